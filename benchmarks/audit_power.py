@@ -64,7 +64,8 @@ def main() -> None:
     factor = Scaled(FastSource(np.random.default_rng(0))).factor
     for name in private_agents():
         attacked = AgentSubject(name, PRIVACY, twin="noise")
-        reach, loss = attacked.reach, attacked.loss
+        reach = attacked.reach
+        loss = attacked.loss
         laws = [Law(loss, reach * loss.mu, f, reach) for f in (factor, 1.0)]
         audits = [
             [

@@ -20,16 +20,19 @@ from confide.privacy.request import JointDP, LocalDP, NoPrivacy, Request
 from confide.privatizers import every
 from confide.problems import linear_bandit
 
-SEEDS = range(300, 316)  # nothing was chosen on them
+# These seeds are held out: no constant was tuned on them.
+SEEDS = range(300, 316)
 FEWER = range(300, 304)
-K, DELTA, ACTIONS = 100_000, 1e-5, 10
+K = 100_000
+DELTA = 1e-5
+ACTIONS = 10
 PROBLEMS = {
     "sphere, d = 5": (5, "sphere"),
     "sphere, d = 10": (10, "sphere"),
     "sphere, d = 20": (20, "sphere"),
     "news, d = 20": (20, "news"),
 }
-PROMISES = {
+REQUESTS = {
     "joint, eps = 1": JointDP(1.0, DELTA),
     "joint, eps = 10": JointDP(10.0, DELTA),
     "joint, eps = 1, delta = 0": JointDP(1.0, delta=0.0),
@@ -47,7 +50,7 @@ TARGETS = {
 }
 HEAD = (
     (
-        "| learner | promise | true epsilon | problem | regret / uniform: mean ± s.e. | median | "
+        "| agent | privacy | true epsilon | problem | regret / uniform: mean ± s.e. | median | "
         "largest | target | seeds | seconds |\n"
     )
     + "|---" * 10
@@ -55,10 +58,10 @@ HEAD = (
 )
 
 
-def agent_for(learner: str, public: object, episodes: int, privacy: Request) -> LinTS | LinUCB:
-    if learner == "LinTS":
+def agent_for(agent_name: str, public: object, episodes: int, privacy: Request) -> LinTS | LinUCB:
+    if agent_name == "LinTS":
         return LinTS(public, episodes=episodes, privacy=privacy)
-    if learner == "LinUCB, tight":
+    if agent_name == "LinUCB, tight":
         return LinUCB(public, episodes=episodes, privacy=privacy)
     return LinUCB(
         public,
@@ -70,20 +73,32 @@ def agent_for(learner: str, public: object, episodes: int, privacy: Request) -> 
 
 
 def row(
-    learner: str, promise: str, privacy: Request, problem_name: str, seeds: range, episodes: int
+    agent_name: str,
+    privacy_name: str,
+    privacy: Request,
+    problem_name: str,
+    seeds: range,
+    episodes: int,
 ) -> str:
     dimension, contexts = PROBLEMS[problem_name]
-    lost, seconds, epsilon = [], [], 0.0
+    lost = []
+    seconds = []
+    epsilon = 0.0
     for seed in seeds:
         problem = linear_bandit(dimension, ACTIONS, seed, contexts=contexts)
         started = time.perf_counter()
-        run = confide.run(agent_for(learner, problem.public, episodes, privacy), problem, seed=seed)
+        run = confide.run(
+            agent_for(agent_name, problem.public, episodes, privacy), problem, seed=seed
+        )
         seconds.append(time.perf_counter() - started)
         lost.append(run.regret[-1] / (episodes * (run.optimal_value - run.uniform_value)))
         epsilon = run.certificate.epsilon if run.certificate else 0.0
-    mean, error = np.mean(lost), np.std(lost, ddof=1) / np.sqrt(len(lost))
+    mean = np.mean(lost)
+    error = np.std(lost, ddof=1) / np.sqrt(len(lost))
     target = (
-        TARGETS.get((promise, dimension)) if learner == "LinTS" and contexts == "sphere" else None
+        TARGETS.get((privacy_name, dimension))
+        if agent_name == "LinTS" and contexts == "sphere"
+        else None
     )
     met = "" if target is None else f"{target:.4f}{'' if mean <= target else ', mean above'}"
     if target is not None and mean - 2 * error > target:
@@ -91,7 +106,8 @@ def row(
     figures = f"{mean:.4f} ± {error:.4f} | {np.median(lost):.4f} | {np.max(lost):.4f}"
     true = "" if isinstance(privacy, NoPrivacy) else f"{epsilon:.3g}"
     line = (
-        f"| {learner} | {promise} | {true} | {problem_name} | {figures} | {met} | {len(lost)} | "
+        f"| {agent_name} | {privacy_name} | {true} | {problem_name} | {figures} | {met} | "
+        f"{len(lost)} | "
         f"{np.median(seconds):.2f} |"
     )
     print(line, flush=True)
@@ -107,15 +123,15 @@ def main() -> None:
         (range(300, 302), range(300, 302), K // 10) if options.quick else (SEEDS, FEWER, K)
     )
     rows = [
-        row("LinTS", promise, PROMISES[promise], problem_name, seeds, episodes)
-        for promise in PROMISES
+        row("LinTS", privacy_name, REQUESTS[privacy_name], problem_name, seeds, episodes)
+        for privacy_name in REQUESTS
         for problem_name in PROBLEMS
     ]
     rows += [
         row(
             "LinUCB, tight",
             "joint, eps = 1",
-            PROMISES["joint, eps = 1"],
+            REQUESTS["joint, eps = 1"],
             problem_name,
             seeds,
             episodes,
@@ -123,7 +139,7 @@ def main() -> None:
         for problem_name in PROBLEMS
     ]
     printed = {
-        "joint, eps = 1": PROMISES["joint, eps = 1"],
+        "joint, eps = 1": REQUESTS["joint, eps = 1"],
         "local, eps = 10": LocalDP(10.0, DELTA),
     }
     rows += [
@@ -134,7 +150,8 @@ def main() -> None:
     about = (
         f"LinTS and LinUCB with their defaults, {ACTIONS} actions, K = {episodes:,}, "
         f"delta = {DELTA:g} where it is not 0, seeds "
-        f"{seeds[0]}..{seeds[-1]} (printed: the first {len(fewer)}), on which nothing was chosen; "
+        f"{seeds[0]}..{seeds[-1]} (printed: the first {len(fewer)}), held out: "
+        "no constant was tuned on them; "
         "each seed is another problem. Printed: "
         "the constants of [Shariff18] (joint) and [Zheng20] (local) with 200 releases in place of "
         "one per user: less noise than theirs. "

@@ -24,7 +24,8 @@ DELTA = 1e-5
 class Case:
     """One row of a table: all that decides it."""
 
-    problem: str  # a name of the catalogue, or the file of a saved problem
+    # A name of the catalogue, or the file of a saved problem.
+    problem: str
     agent: str
     privacy: Request
     episodes: int = 100_000
@@ -57,10 +58,13 @@ class Case:
 class Sample:
     """What the seeds of a case gave: regret, and episodes to 90 % (infinite if never)."""
 
-    regret: np.ndarray  # [seed], after all users
+    # The regret after all users [seed].
+    regret: np.ndarray
     episodes: np.ndarray  # [seed]
-    nothing: float = math.nan  # the regret of uniform play; in a linear system, of doing nothing
-    users: np.ndarray = field(default_factory=lambda: np.zeros(0))  # checkpoints
+    # The regret of uniform play. In a linear system it is that of doing nothing.
+    nothing: float = math.nan
+    # The numbers of users at which the curves are known [checkpoint].
+    users: np.ndarray = field(default_factory=lambda: np.zeros(0))
     curves: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))  # [seed, checkpoint]
 
 

@@ -25,18 +25,19 @@ from confide.problems import LQSystem
 NAMED = ("oscillator", "thermal", "glucose")
 AGENTS = ("thompson-lq", "certainty-equivalent-lq")
 OFU = "ofu-lq"
-UNSEEN = 20  # systems before this one were looked at when the gate was made
+# Systems before this one were looked at when the gate was made.
+UNSEEN = 20
 
 
 def regrets(seeds: tuple[int, ...], episodes: int) -> list[str]:
-    promises: dict[str, Request] = {
+    requests: dict[str, Request] = {
         f"eps = {e:g}": JointDP(e, DELTA) for e in (0.5, 1.0, 5.0, 10.0)
     }
-    promises |= {"none": NoPrivacy(), "eps = 1, delta = 0": JointDP(1.0, delta=0.0)}
+    requests |= {"none": NoPrivacy(), "eps = 1, delta = 0": JointDP(1.0, delta=0.0)}
     cases = {
         (agent, name, problem): Case(problem, agent, privacy, episodes, seeds)
         for agent in (OFU, *AGENTS)
-        for name, privacy in promises.items()
+        for name, privacy in requests.items()
         for problem in NAMED
     }
     samples = measure_cases(list(cases.values()))
@@ -47,7 +48,7 @@ def regrets(seeds: tuple[int, ...], episodes: int) -> list[str]:
     nothing = [samples[cases[AGENTS[0], "none", problem]].nothing for problem in NAMED]
     lines.append("| doing nothing | " + " | ".join(f"{cost:,.0f}" for cost in nothing) + " |")
     for agent in (OFU, *AGENTS):
-        for name in promises:
+        for name in requests:
             cells = []
             for problem in NAMED:
                 values = samples[cases[agent, name, problem]].regret
@@ -132,9 +133,11 @@ def draw_system(
     """As random_lq, with one thing different: A is as large as it was drawn, Q = diag(1, others,
     others, ...).
     """
-    n, d = int(rng.integers(states[0], states[1] + 1)), int(rng.integers(inputs[0], inputs[1] + 1))
+    n = int(rng.integers(states[0], states[1] + 1))
+    d = int(rng.integers(inputs[0], inputs[1] + 1))
     H = horizon or int(rng.integers(5, 11))
-    A, B = rng.normal(size=(n, n)), rng.normal(size=(n, d))
+    A = rng.normal(size=(n, n))
+    B = rng.normal(size=(n, d))
     A *= (rng.uniform(0.4, 0.9) if radius is None else radius) / np.abs(np.linalg.eigvals(A)).max()
     B *= rng.uniform(*push) / np.linalg.norm(B)
     fitting = LQSystem(
@@ -173,14 +176,16 @@ def ends(case: Case, sample: Sample) -> tuple[float, float]:
 
     Both are divided by that of doing nothing.
     """
-    gained, idle = sample.nothing / case.episodes, -case.loaded_problem.uniform_value
+    gained = sample.nothing / case.episodes
+    idle = -case.loaded_problem.uniform_value
     so_far = 1 + (sample.curves[0] - sample.users * gained) / (sample.users * idle)
     return float(sample.regret[0] / sample.nothing), float(so_far.max())
 
 
 def families(instances: int, columns: dict[str, tuple[Request, int]]) -> list[str]:
     """The gate on systems that it was not made on."""
-    agent, of = AGENTS[1], range(UNSEEN, UNSEEN + instances)
+    agent = AGENTS[1]
+    of = range(UNSEEN, UNSEEN + instances)
     lines = [
         f"| {agent}, {instances} systems each | " + " | ".join(columns) + " |",
         "|---" * (len(columns) + 1) + "|",
@@ -208,10 +213,8 @@ def outside(case: Case) -> int:
     """1 if the truth is outside the confidence set at any release of the run, 0 otherwise."""
     problem, (seed,) = case.loaded_problem, case.seeds
     theta = np.concatenate([problem.A, problem.B], axis=1).T
-    agent, rng = (
-        make_agent(case.agent, problem, episodes=case.episodes, privacy=case.privacy),
-        np.random.default_rng(seed),
-    )
+    agent = make_agent(case.agent, problem, episodes=case.episodes, privacy=case.privacy)
+    rng = np.random.default_rng(seed)
     agent.noise = noise_source("fast", seed)
     while agent.users < case.episodes:
         batch = agent.next_batch()

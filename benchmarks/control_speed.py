@@ -3,7 +3,7 @@ interleaved rounds.
 
     python benchmarks/control_speed.py [--rounds 3] [--write]
 
-The plain learner does what confide's does, so that their regret is alike: clips, noises, widths,
+The plain agent does what confide's does, so that their regret is alike: clips, noises, widths,
 starts of the search, times of release, exact regret. Only what is known before the data (caps,
 weights, times) it takes from confide. It searches by SLSQP with the exact gradient, or with SciPy's
 differences. Machines are noisy: ratios are what counts.
@@ -31,8 +31,11 @@ from confide.trajectory import Trajectories
 
 DELTA = 1e-5
 # users of learners that replan after each, at their own times, from messages
-EACH, LAZY, DEVICES = 20_000, 100_000, 20_000
-PLAIN = {  # how much is written as arrays
+EACH = 20_000
+LAZY = 100_000
+DEVICES = 20_000
+# How much of the plain program is written as arrays.
+PLAIN = {
     "step": "NumPy, step by step",
     "episode": "NumPy, an episode's draws and sums as arrays",
     "release": "NumPy, all users of a release as arrays",
@@ -46,34 +49,29 @@ class PlainSystem:
     """
 
     def __init__(self, problem, times, *, seed: int, way: str) -> None:
-        self.A, self.B, self.Q, self.R, self.H = (
-            problem.A,
-            problem.B,
-            problem.Q,
-            problem.R,
-            problem.horizon,
-        )
-        self.n, self.d, self.radius, self.times, self.way = (
-            len(self.A),
-            len(self.R),
-            problem.noise_radius,
-            times,
-            way,
-        )
-        self.p, self.shock, self.I = (
-            self.n + self.d,
-            problem.noise_radius**2 / (self.n + 2),
-            np.eye(self.n),
-        )
-        self.optimum, self.longest, self.bound = (
-            -problem.optimal_value,
-            problem.gain_bound,
-            problem.parameter_bound,
-        )
+        self.A = problem.A
+        self.B = problem.B
+        self.Q = problem.Q
+        self.R = problem.R
+        self.H = problem.horizon
+        self.n = len(self.A)
+        self.d = len(self.R)
+        self.radius = problem.noise_radius
+        self.times = times
+        self.way = way
+        self.p = self.n + self.d
+        self.shock = problem.noise_radius**2 / (self.n + 2)
+        self.I = np.eye(self.n)
+        self.optimum = -problem.optimal_value
+        self.longest = problem.gain_bound
+        self.bound = problem.parameter_bound
         self.both = np.zeros((self.p, self.p))
         self.both[: self.n, : self.n], self.both[self.n :, self.n :] = self.Q, self.R
-        self.rng, self.regret, self.served = np.random.default_rng(seed), 0.0, 0
-        self.S, self.C = np.zeros((self.p, self.p)), np.zeros((self.p, self.n))
+        self.rng = np.random.default_rng(seed)
+        self.regret = 0.0
+        self.served = 0
+        self.S = np.zeros((self.p, self.p))
+        self.C = np.zeros((self.p, self.n))
 
     def serve(self, gains: np.ndarray, users: int) -> None:
         """So many users, written in one of three ways."""
@@ -107,7 +105,8 @@ class PlainSystem:
 
     def play(self, gains: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """One user's z [h, p] and next states [h, n], drawn before the first step."""
-        X, U = self.draws(()), np.empty((self.H, self.d))
+        X = self.draws(())
+        U = np.empty((self.H, self.d))
         for h in range(self.H):
             U[h] = gains[h] @ X[h]
             X[h + 1] += self.A @ X[h] + self.B @ U[h]
@@ -115,7 +114,8 @@ class PlainSystem:
 
     def play_all(self, gains: np.ndarray, users: int) -> tuple[np.ndarray, np.ndarray]:
         """The same of many users at once [user, h, .]."""
-        X, U = self.draws((users,)), np.empty((users, self.H, self.d))
+        X = self.draws((users,))
+        U = np.empty((users, self.H, self.d))
         for h in range(self.H):
             U[:, h] = X[:, h] @ gains[h].T
             X[:, h + 1] += X[:, h] @ self.A.T + U[:, h] @ self.B.T
@@ -132,7 +132,8 @@ class PlainSystem:
 
     def charge(self, gains: np.ndarray, users: int) -> None:
         """The exact regret of so many users."""
-        P, cost = np.zeros((self.n, self.n)), 0.0
+        P = np.zeros((self.n, self.n))
+        cost = 0.0
         for K in gains[::-1]:
             cost += self.shock * np.trace(P)
             closed = self.A + self.B @ K
@@ -169,13 +170,11 @@ class PlainOFU(PlainSystem):
     ) -> None:
         super().__init__(problem, times, seed=seed, way=way)
         rows = OFULQ(problem.public, episodes=times[-1], privacy=privacy).algorithm.bound
-        self.cap, self.s, self.failure, self.exact, self.searched = (
-            rows.cap,
-            rows.weight,
-            0.1,
-            exact_gradient,
-            0,
-        )
+        self.cap = rows.cap
+        self.s = rows.weight
+        self.failure = 0.1
+        self.exact = exact_gradient
+        self.searched = 0
         j = np.arange(1, len(times))
         root = np.concatenate([[1.0], np.cumprod((2 * j - 1) / (2 * j))])
         sizes = np.sqrt(np.cumsum(root**2))
@@ -185,10 +184,8 @@ class PlainOFU(PlainSystem):
             / gaussian_mu(privacy.epsilon, privacy.delta)
         )
         unit = self.rng.standard_normal((len(times), rows.size))
-        self.noise, self.stds = (
-            scale * fftconvolve(unit, root[:, None], axes=0)[: len(times)],
-            scale * sizes,
-        )
+        self.noise = scale * fftconvolve(unit, root[:, None], axes=0)[: len(times)]
+        self.stds = scale * sizes
 
     def run(self, users: int) -> "PlainOFU":
         for t, end in enumerate(self.times):
@@ -198,13 +195,12 @@ class PlainOFU(PlainSystem):
         return self
 
     def watch(self, steps: Iterable[tuple[np.ndarray, np.ndarray]]) -> None:
-        left, s2 = self.cap, self.s**2
+        left = self.cap
+        s2 = self.s**2
         for z, x in steps:
-            size, reach, longest = (
-                z @ z,
-                np.linalg.norm(x),
-                self.bound * np.linalg.norm(z) + self.radius,
-            )
+            size = z @ z
+            reach = np.linalg.norm(x)
+            longest = self.bound * np.linalg.norm(z) + self.radius
             after = x * min(1.0, longest / reach)
             c = min(1.0, left / (size + s2 * longest**2))
             left = max(left - c * (size + s2 * (after @ after)), 0.0)
@@ -213,8 +209,11 @@ class PlainOFU(PlainSystem):
 
     def observe(self, Z: np.ndarray, X: np.ndarray) -> None:
         """`watch`, with the sums as products of matrices."""
-        left, weights, s2 = self.cap, [], self.s**2
-        sizes, reaches = (Z * Z).sum(axis=1), (X * X).sum(axis=1)
+        left = self.cap
+        weights = []
+        s2 = self.s**2
+        sizes = (Z * Z).sum(axis=1)
+        reaches = (X * X).sum(axis=1)
         longest = (self.bound * np.sqrt(sizes) + self.radius) ** 2
         if (reaches > longest).any():
             X = X * np.sqrt(np.minimum(1, longest / reaches))[:, None]
@@ -229,13 +228,16 @@ class PlainOFU(PlainSystem):
 
     def observe_all(self, Z: np.ndarray, X: np.ndarray) -> None:
         """`observe`, of many users at once [user, h, .]."""
-        sizes, reaches, s2 = (Z * Z).sum(axis=2), (X * X).sum(axis=2), self.s**2
+        sizes = (Z * Z).sum(axis=2)
+        reaches = (X * X).sum(axis=2)
+        s2 = self.s**2
         longest = (self.bound * np.sqrt(sizes) + self.radius) ** 2
         X, reaches = (
             X * np.sqrt(np.minimum(1, longest / reaches))[..., None],
             np.minimum(reaches, longest),
         )
-        left, weights = np.full(len(Z), self.cap), np.empty_like(sizes)
+        left = np.full(len(Z), self.cap)
+        weights = np.empty_like(sizes)
         for h in range(self.H):
             weights[:, h] = np.minimum(1, left / (sizes[:, h] + s2 * longest[:, h]))
             left = np.maximum(left - weights[:, h] * (sizes[:, h] + s2 * reaches[:, h]), 0)
@@ -246,32 +248,43 @@ class PlainOFU(PlainSystem):
 
     def plan(self, t: int) -> np.ndarray:
         """Gains after t releases, from what was released."""
-        p, n, cut, std = self.p, self.n, self.p * (self.p + 1) // 2, 0.0
-        S, C = self.S, self.C
+        p = self.p
+        n = self.n
+        cut = self.p * (self.p + 1) // 2
+        std = 0.0
+        S = self.S
+        C = self.C
         if t:
-            std, noise = self.stds[t - 1], self.noise[t - 1]
+            std = self.stds[t - 1]
+            noise = self.noise[t - 1]
             S, C = (
                 S + self.symmetric(noise[:cut]),
                 C + noise[cut:].reshape(p, n) / (math.sqrt(2) * self.s),
             )
-        a, q = std / math.sqrt(2), self.failure / (4 * len(self.times))
+        a = std / math.sqrt(2)
+        q = self.failure / (4 * len(self.times))
         Lam = 2 * a * (math.sqrt(p) + math.sqrt(math.log(2 / q)))
         ell = a / self.s * (math.sqrt(n * p) + math.sqrt(2 * math.log(1 / q)))
         values, vectors = np.linalg.eigh(S + (Lam + 1) * np.eye(p))
         values = np.maximum(values, 1.0)
-        V, theta = (vectors * values) @ vectors.T, (vectors / values) @ (vectors.T @ C)
-        v, more = values[0], 2 * Lam + 1
+        V = (vectors * values) @ vectors.T
+        theta = (vectors / values) @ (vectors.T @ C)
+        v = values[0]
+        more = 2 * Lam + 1
         beta = self.radius * math.sqrt(2 * math.log(4 / self.failure) + n * np.log(values).sum())
         beta += self.bound * min(more / math.sqrt(v), math.sqrt(more)) + ell / math.sqrt(v)
         return self.project_gains(self.riccati(self.search(theta, V, beta))[1])
 
     def search(self, theta: np.ndarray, V: np.ndarray, beta: float) -> np.ndarray:
-        n, shape, memoryless = self.n, theta.shape, np.zeros_like(theta)
+        n = self.n
+        shape = theta.shape
+        memoryless = np.zeros_like(theta)
         memoryless[n:] = theta[n:] + np.linalg.solve(V[n:, n:], V[n:, :n] @ theta[:n])
         memoryless *= min(1.0, self.bound / max(np.linalg.norm(memoryless), 1e-300))
         error = memoryless - theta
         if (error * (V @ error)).sum() <= beta**2:
-            return memoryless  # the cheapest system of all
+            # This is the cheapest system of all.
+            return memoryless
         self.searched += 1
         L = np.linalg.cholesky(V)
         # Theta = theta + back Y: the ellipsoid is the unit ball of Y
@@ -292,7 +305,8 @@ class PlainOFU(PlainSystem):
                 "jac": lambda y: -2 * (back.T @ at(y)).ravel(),
             },
         )
-        best, cheapest = theta * min(1.0, self.bound / np.linalg.norm(theta)), math.inf
+        best = theta * min(1.0, self.bound / np.linalg.norm(theta))
+        cheapest = math.inf
         for start in (0.01 * np.cos(1 + 2.4 * np.arange(theta.size)), (L.T @ error / beta).ravel()):
             minimum = minimize(
                 cost,
@@ -306,11 +320,14 @@ class PlainOFU(PlainSystem):
                 at(minimum.x)
             ) < self.bound * (1 + 1e-4)
             if inside and minimum.fun < cheapest:
-                best, cheapest = at(minimum.x), minimum.fun
+                best = at(minimum.x)
+                cheapest = minimum.fun
         return best
 
     def riccati(self, theta: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
-        n, P, gains = self.n, [self.Q], np.zeros((self.H, self.d, self.n))
+        n = self.n
+        P = [self.Q]
+        gains = np.zeros((self.H, self.d, self.n))
         for h in range(self.H - 2, -1, -1):
             M = self.both + theta @ P[-1] @ theta.T
             gains[h] = -np.linalg.solve(M[n:, n:], M[n:, :n])
@@ -321,11 +338,9 @@ class PlainOFU(PlainSystem):
         """J, and by the envelope theorem dJ/dTheta = 2 sum_h [I; K_h] S_h A_h^T P_{h+1}."""
         P, gains = self.riccati(theta)
         traces = np.trace(P, axis1=1, axis2=2)
-        J, total, S = (
-            traces[0] / self.n + self.shock * traces[1:].sum(),
-            np.zeros_like(theta),
-            self.I / self.n,
-        )
+        J = traces[0] / self.n + self.shock * traces[1:].sum()
+        total = np.zeros_like(theta)
+        S = self.I / self.n
         if gradient:
             for h in range(self.H - 1):
                 lift = np.concatenate([self.I, gains[h]])
@@ -343,7 +358,8 @@ class Subject:
     name: str
     users: int
     call: Callable[[int], float]
-    once: bool = False  # too slow for every round
+    # Whether the subject runs in one round only, because it is slow.
+    once: bool = False
 
 
 def confide_each(name: str, privacy: JointDP, users: int, seed: int) -> float:
@@ -369,7 +385,7 @@ def plain_each(
 
 
 def confide_lazy(
-    learner: type,
+    agent_class: type,
     name: str,
     privacy: JointDP | LocalDP,
     users: int,
@@ -380,7 +396,7 @@ def confide_lazy(
     problem = make(name)
     return float(
         run(
-            learner(problem.public, episodes=users, privacy=privacy),
+            agent_class(problem.public, episodes=users, privacy=privacy),
             problem,
             seed=seed,
             counts=counts,
@@ -404,10 +420,8 @@ def plain_users(name: str, privacy: JointDP, seed: int) -> float:
     prepare(agent, seed)
     while agent.users < LAZY:
         batch = agent.next_batch()
-        Z, X = (
-            np.empty((batch.users, plain_system.H, plain_system.p)),
-            np.empty((batch.users, plain_system.H, plain_system.n)),
-        )
+        Z = np.empty((batch.users, plain_system.H, plain_system.p))
+        X = np.empty((batch.users, plain_system.H, plain_system.n))
         for i in range(batch.users):
             for h, (z, x) in enumerate(plain_system.steps(batch.policy.gains)):
                 Z[i, h], X[i, h] = z, x
@@ -421,13 +435,12 @@ def plain_users(name: str, privacy: JointDP, seed: int) -> float:
 
 def measure_rates(subjects: list[Subject], rounds: int) -> tuple[np.ndarray, np.ndarray]:
     """Episodes per CPU-second and regret [round, subject]; subjects take turns."""
-    rates, regrets = (
-        np.full((rounds, len(subjects)), np.nan),
-        np.full((rounds, len(subjects)), np.nan),
-    )
+    rates = np.full((rounds, len(subjects)), np.nan)
+    regrets = np.full((rounds, len(subjects)), np.nan)
     for subject in subjects:
         if subject.name.startswith("confide"):
-            subject.call(0)  # compiles
+            # The first call compiles.
+            subject.call(0)
     for r in range(rounds):
         for i, subject in enumerate(subjects):
             if r and subject.once:
@@ -449,7 +462,8 @@ def table(title: str, subjects: list[Subject], rounds: int) -> tuple[list[str], 
     for i, subject in enumerate(subjects):
         finite_ratios = over[np.isfinite(over[:, i]), i]
         middle = (
-            f"{np.median(finite_ratios):,.3g}, {finite_ratios.min():,.3g} to {finite_ratios.max():,.3g}"
+            f"{np.median(finite_ratios):,.3g}, "
+            f"{finite_ratios.min():,.3g} to {finite_ratios.max():,.3g}"
             if i
             else "-"
         )
@@ -462,13 +476,15 @@ def table(title: str, subjects: list[Subject], rounds: int) -> tuple[list[str], 
 
 def replanning(rounds: int) -> tuple[list[list[str]], list[float]]:
     """After every user: where sets are small enough to be searched, and where they are not yet."""
-    sections, over = [], []
+    sections = []
+    over = []
     for name, epsilon, users in (
         ("oscillator", 10.0, 2_000),
         ("oscillator", 1.0, 2_000),
         ("thermal", 10.0, 2_500),
     ):
-        privacy, shares = JointDP(epsilon, DELTA), []
+        privacy = JointDP(epsilon, DELTA)
+        shares = []
         numeric = partial(plain_each, name, privacy, users, [], exact=False)
         subjects = [
             Subject("confide", users, partial(confide_each, name, privacy, users)),
@@ -501,10 +517,12 @@ def replanning(rounds: int) -> tuple[list[list[str]], list[float]]:
 
 def lazily(rounds: int) -> tuple[list[list[str]], np.ndarray]:
     """At their own times."""
-    sections, over, privacy = [], [], JointDP(1.0, DELTA)
-    for learner in (OFULQ, CertaintyEquivalentLQ):
+    sections = []
+    over = []
+    privacy = JointDP(1.0, DELTA)
+    for agent_class in (OFULQ, CertaintyEquivalentLQ):
         for name in ("oscillator", "thermal"):
-            if learner is OFULQ:
+            if agent_class is OFULQ:
                 others = [
                     Subject(text, LAZY, partial(plain_lazy, name, privacy, way))
                     for way, text in PLAIN.items()
@@ -516,9 +534,9 @@ def lazily(rounds: int) -> tuple[list[list[str]], np.ndarray]:
                         "users in NumPy, step by step; sums and plans are confide's", LAZY, played
                     )
                 ]
-            ours = Subject("confide", LAZY, partial(confide_lazy, learner, name, privacy, LAZY))
+            ours = Subject("confide", LAZY, partial(confide_lazy, agent_class, name, privacy, LAZY))
             lines, ratios = table(
-                f"{learner.name} on {name}, eps = 1, {LAZY:,} users, its own releases",
+                f"{agent_class.name} on {name}, eps = 1, {LAZY:,} users, its own releases",
                 [ours, *others],
                 rounds,
             )
@@ -528,16 +546,17 @@ def lazily(rounds: int) -> tuple[list[list[str]], np.ndarray]:
 
 
 def local(rounds: int) -> list[str]:
-    """Under a local promise: a crowd drawn as one sum, or a client and a message for each user."""
-    privacy, subjects = LocalDP(1.0, DELTA), []
-    for learner in (OFULQ, CertaintyEquivalentLQ):
+    """Under local privacy: a crowd drawn as one sum, or a client and a message for each user."""
+    privacy = LocalDP(1.0, DELTA)
+    subjects = []
+    for agent_class in (OFULQ, CertaintyEquivalentLQ):
         for users, counts, way in (
             (LAZY, None, "the sum of all messages"),
             (DEVICES, False, "a message from each device"),
         ):
-            call = partial(confide_lazy, learner, "oscillator", privacy, users, counts=counts)
+            call = partial(confide_lazy, agent_class, "oscillator", privacy, users, counts=counts)
             subjects.append(
-                Subject(f"confide, {learner.name}, {users:,} users, {way}", users, call)
+                Subject(f"confide, {agent_class.name}, {users:,} users, {way}", users, call)
             )
     rates, _ = measure_rates(subjects, rounds)
     lines = ["| oscillator, LocalDP, eps = 1 | episodes per CPU-second |", "|---|---|"]

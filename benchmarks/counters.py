@@ -42,8 +42,12 @@ class PlainTree:
     """A straightforward NumPy binary tree, as one would write it in a notebook."""
 
     def __init__(self, leaves: int, sigma: float, rng: np.random.Generator) -> None:
-        self.levels, self.sigma, self.rng, self.t = leaves.bit_length(), sigma, rng, 0
-        self.exact, self.noisy = np.zeros((self.levels, SIZE)), np.zeros((self.levels, SIZE))
+        self.levels = leaves.bit_length()
+        self.sigma = sigma
+        self.rng = rng
+        self.t = 0
+        self.exact = np.zeros((self.levels, SIZE))
+        self.noisy = np.zeros((self.levels, SIZE))
 
     def absorb(self, values: np.ndarray) -> None:
         self.t += 1
@@ -77,14 +81,16 @@ def throughput(episodes: int) -> list[str]:
         noise=noise_source("fast", 0),
     )
     plain = PlainTree(episodes, 1.0, np.random.default_rng(0))
-    counter.absorb(contribution)  # compile
+    # The first call compiles.
+    counter.absorb(contribution)
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
     for _ in range(1000):
         counter.absorb(contribution)
     grown = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
-    chunk, rounds = (episodes - 2000) // 20, 20
+    chunk = (episodes - 2000) // 20
+    rounds = 20
     times = np.array(
         [
             [
@@ -96,7 +102,8 @@ def throughput(episodes: int) -> list[str]:
     )
     # medians over interleaved rounds: other processes come and go
     plain_rate, buffered_rate = chunk / np.median(times, axis=0)
-    ratios, total = times[:, 0] / times[:, 1], times.sum(axis=0)
+    ratios = times[:, 0] / times[:, 1]
+    total = times.sum(axis=0)
     held = (
         sum(part.size for memory in (counter._private, counter._public) for part in memory.values())
         + counter._prefix.size
@@ -146,7 +153,8 @@ def calibration() -> list[str]:
         ),
         "|---|---|---|---|---|---|",
     ]
-    setting, privacy = MixtureSetting(100_000, 5, 5, 0.1), JointDP(1.0, 1e-5)
+    setting = MixtureSetting(100_000, 5, 5, 0.1)
+    privacy = JointDP(1.0, 1e-5)
     times = geometric(setting.episodes).times
     sizes = np.diff([0, *times])
     paper = paper_noise(privacy, setting)
@@ -174,7 +182,8 @@ def covariance(runs: int = 100_000) -> list[str]:
     """The empirical covariance of a buffered counter's releases against B B^T: one coordinate is
     one run.
     """
-    leaves, bound = 24, L2Ball(1.0, runs)
+    leaves = 24
+    bound = L2Ball(1.0, runs)
     counter = Counter(
         bound,
         Buffered(leaves),

@@ -52,10 +52,12 @@ changes a file, and for a write also when half of its bytes are written; and on 
 
 A kill keeps what the kernel holds in memory, so that power cuts are not part of this table.
 Figures are replaced by small files."""
-TIMEOUT = 120  # seconds; a command that takes longer hangs
+# A command that takes more seconds than this hangs.
+TIMEOUT = 120
 PAGES = "</html>"
 SIGNING_KEY = re.compile("signing-[0-9a-f]+")
-CLOCK = ("seconds",)  # of JSON: depends on the clock
+# Fields of JSON that depend on the clock.
+CLOCK = ("seconds",)
 
 
 @dataclass
@@ -64,15 +66,19 @@ class Command:
 
     name: str
     arguments: list[str]
-    result: str  # the folder or the file that it makes
+    # The folder or the file that it makes.
+    result: str
     prepare: Callable[[Path], None]
-    complete: Callable[[Path, "Command"], str]  # "": nothing is taken for complete that is not
+    # "": nothing is taken for complete that is not.
+    complete: Callable[[Path, "Command"], str]
     # "": nothing is missing after the command ran again
     after: Callable[[Path, "Command"], str] = lambda _folder, _command: ""
     # digests of the files of a result that was not interrupted
     expected: dict[str, str] = field(default_factory=dict)
-    before: dict[str, str] = field(default_factory=dict)  # of what `prepare` put there
-    answer: bytes = b""  # of evaluate and learn: the bytes of the release
+    # Digests of the files that `prepare` made.
+    before: dict[str, str] = field(default_factory=dict)
+    # The bytes of the release, for evaluate and learn.
+    answer: bytes = b""
 
 
 def digests(folder: Path) -> dict[str, str]:
@@ -129,7 +135,8 @@ def runs_complete(folder: Path, command: Command) -> str:
         except ConfideError:
             continue
         if read.certificate is None:
-            return f"run.json without a certificate ({'complete' if read.complete else 'interrupt_run'})"
+            state = "complete" if read.complete else "interrupted"
+            return f"run.json without a certificate ({state})"
         if read.complete and below(files, where) != below(command.expected, where):
             return "a complete run lacks files, or holds others"
         if not read.complete and below(files, where) != below(command.before, where):
@@ -167,7 +174,8 @@ def ledger_whole(folder: Path, command: Command) -> str:
     from confide.privacy.ledger import Ledger
 
     ledger = Ledger(folder / "budget.ledger")
-    spends, parts = ledger.spends, ["learn", "test"] if "--holdout" in command.arguments else [None]
+    spends = ledger.spends
+    parts = ["learn", "test"] if "--holdout" in command.arguments else [None]
     if [spend.part and spend.part[1] for spend in spends] != parts or not all(
         spend.released for spend in spends
     ):
@@ -516,13 +524,11 @@ def _full(command: Command, folder: Path, kilobytes: int, enough: int) -> str:
         if libc.mount(b"none", str(folder).encode(), b"tmpfs", flags, options.encode()) != 0:
             raise OSError(ctypes.get_errno(), "mount")
 
-    new_namespace, new_user, private, recursive, remount = (
-        0x00020000,
-        0x10000000,
-        1 << 18,
-        1 << 14,
-        32,
-    )
+    new_namespace = 0x00020000
+    new_user = 0x10000000
+    private = 1 << 18
+    recursive = 1 << 14
+    remount = 32
     if libc.unshare(new_namespace | (0 if os.geteuid() == 0 else new_user)) != 0:
         raise OSError(ctypes.get_errno(), "unshare")
     libc.mount(b"none", b"/", None, private | recursive, None)
@@ -566,8 +572,10 @@ def warm(log: Path, folder: Path, only: str) -> None:
     from confide.report import picture
     from confide.runs import loop
 
-    loop.SAVE_EVERY = -1.0  # a state after every batch
-    picture.save = a_picture  # to draw takes longer than all the rest
+    # With this value a state is saved after every batch.
+    loop.SAVE_EVERY = -1.0
+    # Drawing takes longer than all the rest, so a small file replaces the figure.
+    picture.save = a_picture
     certificate.datetime = Noon  # type: ignore[attr-defined, misc]
     for command in commands(log):
         if only not in command.name:
@@ -589,7 +597,9 @@ def make_log(path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    rng, users, steps = np.random.default_rng(0), 50, 4
+    rng = np.random.default_rng(0)
+    users = 50
+    steps = 4
     columns = {
         "user": np.repeat(np.arange(users), steps),
         "trajectory": np.zeros(users * steps, dtype=np.int64),
@@ -614,7 +624,8 @@ def disks_for(folder: Path, number: int) -> tuple[list[int], int]:
     small, every = (
         sum(size for suffix, size in files if suffix not in without) for without in ((".html",), ())
     )
-    few, many = number // 2, number - number // 2
+    few = number // 2
+    many = number - number // 2
     rooms = [4 + small * i // few for i in range(few)] + [
         4 + small + (every - small) * i // many for i in range(many)
     ]
@@ -624,13 +635,15 @@ def disks_for(folder: Path, number: int) -> tuple[list[int], int]:
 def measure(only: str, step: int, sizes: int) -> Numbers:
     numbers: Numbers = {}
     with tempfile.TemporaryDirectory() as base:
-        log, folder = Path(base) / "log.parquet", Path(base) / "work"
+        log = Path(base) / "log.parquet"
+        folder = Path(base) / "work"
         make_log(log)
         warm(log, folder, only)
         for command in commands(log):
             if only not in command.name:
                 continue
-            started, calls = time.monotonic(), learn(command, folder)
+            started = time.monotonic()
+            calls = learn(command, folder)
             print(
                 f"{command.name}: {len(calls)} calls in {time.monotonic() - started:.1f} s",
                 file=sys.stderr,
@@ -664,7 +677,8 @@ def saving(repeats: int = 50) -> float:
         agent = confide.agents.UCRLVTR(
             problem.public, episodes=60, privacy=confide.JointDP(1.0, 1e-5)
         )
-        done, times = confide.run(agent, problem), []
+        done = confide.run(agent, problem)
+        times = []
         for i in range(repeats):
             started = time.perf_counter()
             done.save(f"{folder}/{i}")
@@ -682,10 +696,8 @@ def table(numbers: Numbers, before: Numbers | None) -> str:
     names = [name for name in numbers if name != "saving"]
     points = sum(numbers[name]["points"] for name in names)
     bad = sum(sum(numbers[name]["bad"].values()) for name in names)
-    disks, full_disks = (
-        sum(numbers[name]["disks"] for name in names),
-        sum(sum(numbers[name]["bad disks"].values()) for name in names),
-    )
+    disks = sum(numbers[name]["disks"] for name in names)
+    full_disks = sum(sum(numbers[name]["bad disks"].values()) for name in names)
     lines = [f"{bad} of {points} crash points are bad, and {full_disks} of {disks} full disks."]
     if before is not None:
         worse = (

@@ -3,8 +3,8 @@
     python benchmarks/distributed.py [--quick] [--write]
 
 Regret is exact, and counts every user who was served, those included whose devices stayed away.
-Instance seed 0; run seeds 400..463, on which nothing was chosen. --quick takes two of them. With
---write the table goes to benchmarks/results/distributed.md.
+Instance seed 0; run seeds 400..463, held out: no constant was tuned on them. --quick takes two of
+them. With --write the table goes to benchmarks/results/distributed.md.
 """
 
 import argparse
@@ -20,7 +20,9 @@ from confide.mechanisms.counters import Leaves
 from confide.problems import make
 from confide.runs.runner import prepare, seed_streams
 
-EPISODES, DELTA, SEEDS = 100_000, 1e-5, range(400, 464)
+EPISODES = 100_000
+DELTA = 1e-5
+SEEDS = range(400, 464)
 DROPOUTS = 0.1
 ABOUT = """LikelihoodVI on instance 0, K = 1e5, delta = 1e-5, seeds 400..463, users as exact
 counts. Under `DistributedDP` noise is added to each batch, by its devices, and prefix sums add it
@@ -56,11 +58,16 @@ def regret(problem, privacy, leaves: bool, away: float, seed: int) -> float:
             agent.calibration, counter=Leaves(agent.schedule.leaves)
         )
     prepare(agent, seed)
-    rng, lost, generation, begun = np.random.default_rng(seed_streams(seed)[0]), 0.0, 0, 0
+    rng = np.random.default_rng(seed_streams(seed)[0])
+    lost = 0.0
+    generation = 0
+    begun = 0
     while agent.users < EPISODES:
-        batch, before = agent.next_batch(), agent.users
+        batch = agent.next_batch()
+        before = agent.users
         if agent.released().generation > generation:
-            generation, begun = agent.released().generation, before
+            generation = agent.released().generation
+            begun = before
         lost += batch.users * (problem.optimal_value - problem.value(batch.policy))
         absent = math.floor(away * (before + batch.users - begun) + 1e-9) - math.floor(
             away * (before - begun) + 1e-9
@@ -79,7 +86,8 @@ def lines(seeds) -> list[str]:
     rows = []
     for problem in ("lock", "rand"):
         for epsilon in (1.0,):
-            problem_instance, reference = make(problem), 0.0
+            problem_instance = make(problem)
+            reference = 0.0
             rows += [
                 f"## {problem}, epsilon = {epsilon:g}",
                 "",

@@ -38,7 +38,8 @@ sys.path.append(str(Path(__file__).parent.parent))
 from papers.balle16.subsample import Subsample
 
 BLOCK = 100_000
-LOOSE, TIGHT = CentralDP(0.1, 0.1), CentralDP(1.0, 1e-5)
+LOOSE = CentralDP(0.1, 0.1)
+TIGHT = CentralDP(1.0, 1e-5)
 SIZES = (10**3, 10**4, 10**5, 10**6)
 PATIENTS = (1_000, 3_000, 5_000, 7_000, 10_000, 20_000, 50_000, 100_000, 1_000_000)
 RIDGES = np.geomspace(1.5, 3e6, 30)
@@ -49,8 +50,10 @@ def walk(start, rows, live, paying, users, cap, rng):
     """Trajectories of a chain with cumulative rows: those of `live` states; arriving at or being in
     state `paying` pays 1.
     """
-    states, rewards = np.empty(users * cap, np.int64), np.zeros(users * cap)
-    ends, n = np.zeros(users + 1, np.int64), 0
+    states = np.empty(users * cap, np.int64)
+    rewards = np.zeros(users * cap)
+    ends = np.zeros(users + 1, np.int64)
+    n = 0
     for u in range(users):
         s = np.searchsorted(start, rng.random(), side="right")
         for _ in range(cap):
@@ -71,11 +74,13 @@ class LoggedProblem:
     """
 
     start: np.ndarray
-    rows: np.ndarray  # cumulative
+    # Cumulative transition probabilities.
+    rows: np.ndarray
     live: int
     paying: int
     values: np.ndarray
-    weights: np.ndarray  # of the error
+    # The weights of states in the error.
+    weights: np.ndarray
     cap: int = 250
 
     def users(self, count: int, rng: np.random.Generator) -> LoggedUsers:
@@ -123,9 +128,8 @@ class Log:
 
 def cumulative(table: np.ndarray) -> np.ndarray:
     sums = np.cumsum(table, axis=-1)
-    last = (
-        table.shape[-1] - 1 - (table[..., ::-1] > 0).argmax(axis=-1)
-    )  # the last state that can follow takes what rounding leaves
+    # The last state that can follow takes what rounding leaves.
+    last = table.shape[-1] - 1 - (table[..., ::-1] > 0).argmax(axis=-1)
     sums[np.arange(table.shape[-1]) >= last[..., None]] = 2.0
     return sums
 
@@ -150,7 +154,8 @@ def icu_problem() -> LoggedProblem:
 
     Errors are weighted by how often a state is visited.
     """
-    truth, policy = icu_sepsis().truth, icu_sepsis_expert().weights[0]
+    truth = icu_sepsis().truth
+    policy = icu_sepsis_expert().weights[0]
     P = truth.transitions
     S, A = policy.shape
     table = np.zeros((S, S))
@@ -177,10 +182,8 @@ def principal(table: np.ndarray, components: int) -> np.ndarray:
 
 
 def short(errors: list[float]) -> str:
-    mean, error = (
-        np.mean(errors),
-        np.std(errors, ddof=1) / np.sqrt(len(errors)) if len(errors) > 1 else 0.0,
-    )
+    mean = np.mean(errors)
+    error = np.std(errors, ddof=1) / np.sqrt(len(errors)) if len(errors) > 1 else 0.0
     return f"{mean:.3g} ± {error:.1g}"
 
 
@@ -256,9 +259,10 @@ def chain_table(runs: int, sizes: tuple[int, ...]) -> tuple[list[str], dict[str,
 
 
 CHAIN_KNOWN = {"return_std": 0.05, "spread": 0.25}
+# h = 1, as DP-LSW has it.
 LSW_STATISTIC = CountsAndSums(states=40, discount=0.99, return_bound=1.0, visits=None).statistic(
     pure=True
-)  # h = 1, as DP-LSW has it
+)
 
 
 def icu_table(runs: int, sizes: tuple[int, ...]) -> list[str]:
@@ -330,7 +334,8 @@ def plan_table(runs: int, sizes: tuple[int, ...]) -> list[str]:
     Public: visit shares; on the chain that returns of a state vary by about .05 and values are
     about 1/4 from 1/2; where values are shrunk to their mean, that they are about .054 from it.
     """
-    chain, icu = chain_problem(), icu_problem()
+    chain = chain_problem()
+    icu = icu_problem()
     cases = [
         (
             "chain, all states",
@@ -357,23 +362,23 @@ def plan_table(runs: int, sizes: tuple[int, ...]) -> list[str]:
         "|---" * (len(sizes) + 1) + "|",
     ]
     for name, problem, estimator, public_facts in cases:
-        statistic, cells = estimator.statistic(), []
+        statistic = estimator.statistic()
+        cells = []
         shares = (
             statistic.bound.unpack(Log(problem, 200_000, (98,)).total(statistic).values)[0]
             / 200_000
         )
         for m in sizes:
-            rng, errors = np.random.default_rng(m), []
+            rng = np.random.default_rng(m)
+            errors = []
             for run in range(runs):
                 log = Log(problem, m, (m, run, 9))
                 errors += [
                     problem.error(estimator.release(log, privacy=TIGHT, rng=rng).values)
                     for _ in range(3)
                 ]
-            planned, measured = (
-                estimator.plan(m, TIGHT, shares, **public_facts).rmse,
-                float(np.mean(errors)),
-            )
+            planned = estimator.plan(m, TIGHT, shares, **public_facts).rmse
+            measured = float(np.mean(errors))
             cells.append(
                 f"{planned:.3g} / {measured:.3g} ({100 * (planned / measured - 1):+.0f} %)"
             )
@@ -382,7 +387,8 @@ def plan_table(runs: int, sizes: tuple[int, ...]) -> list[str]:
 
 
 def coverage(runs: int, users: int = 10_000) -> list[str]:
-    chain, icu = chain_problem(), icu_problem()
+    chain = chain_problem()
+    icu = icu_problem()
     lines = [
         f"| 90 % intervals, {users:,} users, {runs} runs | covered | mean width |",
         "|---|---|---|",
@@ -392,7 +398,8 @@ def coverage(runs: int, users: int = 10_000) -> list[str]:
         ("ICU-Sepsis", icu, 716, 1.0, 20),
     ):
         estimator = CountsAndSums(states=states, discount=discount, visits=visits, return_bound=1.0)
-        hits, widths = [], []
+        hits = []
+        widths = []
         for run in range(runs):
             estimate = estimator.release(
                 Log(problem, users, (run, 11)),

@@ -26,13 +26,18 @@ from confide.problems.zoo.tables import chain_values
 from confide.release import DeltaWarning
 from confide.trajectory import LoggedUsers
 
-STATES, DISCOUNT, ADVANCE = 40, 0.99, 0.55
-TIGHT, LOOSE, FREE = CentralDP(1.0, 1e-5), CentralDP(0.1, 0.1), NoPrivacy()
+STATES = 40
+DISCOUNT = 0.99
+ADVANCE = 0.55
+TIGHT = CentralDP(1.0, 1e-5)
+LOOSE = CentralDP(0.1, 0.1)
+FREE = NoPrivacy()
 SIZES = (10**3, 10**4, 10**5)
 TABLE = np.eye(STATES)
 CUBIC = np.polynomial.legendre.legvander(np.linspace(-1, 1, STATES), 3)
 TARGET = np.tile([1 - ADVANCE, ADVANCE], (STATES, 1))
-TARGET[-1] = 0.5  # both actions lead to the end
+# Both actions lead to the end.
+TARGET[-1] = 0.5
 VALUES = chain_values()
 OTHER = np.array([chain_values(stay=1 - ADVANCE).mean()])
 
@@ -78,7 +83,8 @@ def chain_log(count: int, rng: np.random.Generator) -> Log:
 class Row:
     estimator: Any
     truth: np.ndarray
-    share: float = 1.0  # of the runs
+    # The share of the runs in which this row is measured.
+    share: float = 1.0
 
 
 ROWS = {
@@ -137,7 +143,8 @@ def table(title: str, columns: dict[str, dict[str, np.ndarray]]) -> list[str]:
         cells = []
         for column in columns.values():
             rows = column[name]
-            error, spread = rows[:, 0].mean(), rows[:, 0].std(ddof=1) / np.sqrt(len(rows))
+            error = rows[:, 0].mean()
+            spread = rows[:, 0].std(ddof=1) / np.sqrt(len(rows))
             cells.append(
                 f"{error:.3g} ± {spread:.1g}; **{100 * rows[:, 1].mean():.1f} %**; "
                 f"{rows[:, 2].mean():.2g}"

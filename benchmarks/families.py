@@ -1,4 +1,4 @@
-"""Families of small problems on which a learner can get stuck: a policy that looks best from what
+"""Families of small problems on which an agent can get stuck: a policy that looks best from what
 it has seen, and is not.
 
 An instance is decided by its seed. Seeds below 100 are for choosing defaults; seeds from 100 on are
@@ -11,7 +11,8 @@ import numpy as np
 
 from confide.problems import LinearMDP, LinearMixtureMDP
 
-TUNING, ASIDE = range(8), range(100, 108)
+TUNING = range(8)
+ASIDE = range(100, 108)
 
 
 def _hidden(rng: np.random.Generator, horizon: int, dimension: int, share: float) -> np.ndarray:
@@ -26,8 +27,13 @@ def detour(seed: int) -> LinearMixtureMDP:
     some hidden ones were right in a row.
     """
     rng = np.random.default_rng(seed)
-    length, d, H = int(rng.integers(2, 5)), 3, 8
-    S, A, goal, safe = length + 2, d + 1, length, length + 1
+    length = int(rng.integers(2, 5))
+    d = 3
+    H = 8
+    S = length + 2
+    A = d + 1
+    goal = length
+    safe = length + 1
     kernels = np.zeros((d, S, A, S))
     kernels[:, [goal, safe], :, [goal, safe]] = 1.0
     for s in range(length):
@@ -45,9 +51,12 @@ def far(seed: int) -> LinearMixtureMDP:
     hidden action pays more than staying did.
     """
     rng, (way, A, H, d) = np.random.default_rng(seed), (3, 3, 8, 4)
-    S, goal, lost = way + 3, way + 1, way + 2
+    S = way + 3
+    goal = way + 1
+    lost = way + 2
     kernels = np.zeros((d, S, A, S))
-    kernels[:, 0, 0, 0] = 1.0  # to stay pays a little
+    # To stay pays a little.
+    kernels[:, 0, 0, 0] = 1.0
     for s in range(way):
         kernels[:, s, int(s == 0) :, s + 1] = 0.9
         kernels[:, s, int(s == 0) :, 0] += 0.1
@@ -121,7 +130,8 @@ def absorbing(seed: int) -> LinearMixtureMDP:
     to reach.
     """
     rng, (S, A, H, d) = np.random.default_rng(seed), (10, 3, 6, 7)
-    kernels, ends = rng.dirichlet(np.full(S, 0.1), size=(d, S, A)), np.arange(S // 2, S)
+    kernels = rng.dirichlet(np.full(S, 0.1), size=(d, S, A))
+    ends = np.arange(S // 2, S)
     kernels[:, ends] = np.eye(S)[ends][:, None]
     rewards = np.zeros((H, S, A))
     rewards[:, ends] = np.array([0.0, 0.1, 0.3, 0.5, 1.0])[:, None]
@@ -144,7 +154,8 @@ MIXTURES: dict[str, Family] = {
 
 def tabular(problem: LinearMixtureMDP) -> LinearMDP:
     """The same transitions as a linear MDP with one feature for each (s, a)."""
-    S, A = problem.states, problem.actions
+    S = problem.states
+    A = problem.actions
     P = np.einsum("hi,isat->hsat", problem.weights, problem.kernels)
     return LinearMDP(
         np.eye(S * A).reshape(S, A, S * A),

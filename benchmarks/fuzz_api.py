@@ -43,21 +43,22 @@ def parse_options():
 
 def main() -> None:
     arguments = parse_options()
-    # a call that takes 1 for the name of a file closes standard output
+    # A call that takes 1 for the name of a file closes standard output.
     out = os.fdopen(fcntl.fcntl(1, fcntl.F_DUPFD, 100), "w")
-    # a huge allocation fails here, and harms nobody
+    # A huge allocation fails here, and harms nobody.
     resource.setrlimit(resource.RLIMIT_AS, (8 * 2**30,) * 2)
-    # the call, should the process itself die
+    # This file names the call, should the process itself die.
     current = Path(tempfile.gettempdir()) / "fuzz_api.current"
 
     def watch(number, call_text):
         current.write_text(f"{number} {call_text}\n")
-        # compiled code does not see the alarm
+        # Compiled code does not see the alarm.
         faulthandler.dump_traceback_later(6 * arguments.seconds, exit=True, file=out)
 
     start = Path.cwd()
     with tempfile.TemporaryDirectory() as folder:
-        os.chdir(folder)  # a text may be the name of a file
+        # A text among the arguments may be the name of a file.
+        os.chdir(folder)
         half = arguments.calls // 2
         options = {"seed": arguments.seed, "seconds": arguments.seconds, "watch": watch}
         counts, defects = fuzz(Path(folder), calls=half, **options)
@@ -65,7 +66,8 @@ def main() -> None:
             Path(folder), calls=arguments.calls - half, **options
         )
         counts, defects = counts + method_counts, defects + method_defects
-        os.chdir(start)  # processes of their own begin in a folder that exists
+        # Processes of their own begin in a folder that exists.
+        os.chdir(start)
     faulthandler.cancel_dump_traceback_later()
     totals, data_defects = fuzz_data(objects=arguments.objects, seed=arguments.seed)
     print(

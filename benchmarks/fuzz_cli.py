@@ -31,14 +31,14 @@ def parse_options():
 
 def main() -> None:
     options = parse_options()
-    # a huge allocation fails here, and harms nobody
+    # A huge allocation fails here, and harms nobody.
     resource.setrlimit(resource.RLIMIT_AS, (8 * 2**30,) * 2)
-    # the command line, should the process itself die
+    # This file has the command line, should the process itself die.
     current = Path(tempfile.gettempdir()) / "fuzz_cli.current"
 
     def watch(number, arguments):
         current.write_text(f"{number} {arguments!a}\n")
-        # compiled code does not see the alarm
+        # Compiled code does not see the alarm.
         faulthandler.dump_traceback_later(6 * options.seconds, exit=True)
 
     with tempfile.TemporaryDirectory() as folder:

@@ -2,7 +2,7 @@
 
     python benchmarks/improvement.py [--quick] [--learned-rewards] [--write]
 
-Worlds, behaviour and logs are those of benchmarks/offline.py (narrow is the grid in which one
+Problems, behaviour and logs are those of benchmarks/offline.py (narrow is the grid in which one
 action is taken 94 % of the time; garnet has five instances in turn). epsilon = 1, delta = 1e-6.
 People are split in two halves: one learns with pessimism 1, the other one tests, with Gaussian
 noise, as a ledger charges it. Bounds are in shares of the gap between the best policy and the
@@ -34,7 +34,8 @@ from confide.problems import garnet, riverswim
 from offline import DELTA, DISCOUNT, GARNETS, STEPS, grid, narrow, plain
 
 PRIVACY = CentralDP(1.0, DELTA)
-FIRST = 2000  # seed; nothing was chosen on these, nor on these narrow behaviours
+# Seeds from here on are held out, and so are these narrow behaviours.
+FIRST = 2000
 
 
 def value(problem, policy):
@@ -71,7 +72,8 @@ def test_policy(problem, model, test, policy, method, seed):
     improvement = model.improvement(
         policy, test, method=method, rng=np.random.default_rng([seed, 3])
     )
-    behaviour, full = problem.behaviour, getattr(policy, "weights", policy)
+    behaviour = problem.behaviour
+    full = getattr(policy, "weights", policy)
     if method == "weights" and hasattr(policy, "mixed"):
         # "as logged" is what was done; for the method "model" it is the saved table
         full = policy.mixed(behaviour)
@@ -105,9 +107,12 @@ def setting(name, problems, people, runs):
 
 def null_policy(problem):
     """Between the best and the worst policy, .0001 of the gap worse than the behaviour."""
-    best, worst = extreme(problem, 1), extreme(problem, -1)
+    best = extreme(problem, 1)
+    worst = extreme(problem, -1)
     done = value(problem, problem.behaviour)
-    aim, low, high = done - 1e-4 * (best[1] - done), 0.0, 1.0
+    aim = done - 1e-4 * (best[1] - done)
+    low = 0.0
+    high = 1.0
     for _ in range(50):
         middle = (low + high) / 2
         low, high = (
@@ -144,7 +149,10 @@ def learned_rewards(people, runs):
     """One line: how often the bound of the method "model" is true, of policies that are learned and
     of the null policy.
     """
-    problem, pairs, scores, wrong = grid(), [], [], 0
+    problem = grid()
+    pairs = []
+    scores = []
+    wrong = 0
     for seed in range(2000, 2000 + runs):
         model, test = halves(problem, people, seed, learned=True)
         policy = model.plan(1.0)
@@ -194,11 +202,9 @@ def main() -> None:
         measure_learned_rewards(quick=options.quick, write=options.write)
         return
     runs = 6 if options.quick else 60
-    table, river, garnets = (
-        grid(),
-        plain(riverswim()),
-        [plain(garnet(seed=seed)) for seed in GARNETS],
-    )
+    table = grid()
+    river = plain(riverswim())
+    garnets = [plain(garnet(seed=seed)) for seed in GARNETS]
     problems = {
         "grid": [table],
         "narrow": [narrow(table, seed) for seed in range(20, 30)],
@@ -206,7 +212,7 @@ def main() -> None:
         "riverswim": [river],
     }
     lines = [
-        "| world | people | runs | learned | weights: true / shown / median | model | auto |",
+        "| problem | users | runs | learned | weights: true / shown / median | model | auto |",
         "|---|---|---|---|---|---|---|",
     ]
     for name, some in problems.items():

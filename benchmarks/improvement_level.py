@@ -69,7 +69,8 @@ def worst(
 
     `loss` is mu, or epsilon without delta.
     """
-    largest_share, where = 0.0, ""
+    largest_share = 0.0
+    where = ""
     for clip in clips:
         bound = Moments(-1 / clip, 1 - 1 / clip)
         for relation in relations:

@@ -29,7 +29,8 @@ INSTALL, *START = (
     line.split(" #")[0].strip() for line in README.split("```sh\n")[1].split("```")[0].splitlines()
 )
 ANALYST = re.findall(r"^\$ (.*)", README.split("## For analysts")[1].split("## ")[0], re.MULTILINE)
-FREE = 18930  # a port for the demonstration
+# The port of the demonstration.
+FREE = 18930
 
 RAW = "user,step,state,reward\n" + "".join(
     f"p{u},{t},{(u + t) % 2},{t % 2}\n" for u in range(40) for t in range(3)
@@ -82,7 +83,8 @@ FILES = {
     "control_problem.py": CONTROL,
     "minari_log.py": MINARI,
 }
-ALSO = {"cluster": "cluster,compare"}  # alone it has nothing to run
+# These extras have nothing to run alone.
+ALSO = {"cluster": "cluster,compare"}
 # What an extra adds: commands of which the first one fails without it, and names an extra.
 TRIED = {
     "core": [
@@ -165,7 +167,8 @@ class Environment:
                 "pip uninstall --quiet --yes "
                 f"{' '.join(package.partition('==')[0] for package in after - before)}"
             )
-        if before - after:  # an extra may need another version of what was there
+        # An extra may need another version of a package that was there.
+        if before - after:
             self.run(
                 "pip install --quiet --disable-pip-version-check --no-deps "
                 f"{' '.join(before - after)}"
@@ -253,7 +256,8 @@ def main():
     options = parser.parse_args()
     extras = list(TRIED)[1:] if options.extras == "each" else options.extras.split(",")
     wheel = options.wheel.resolve()
-    results, failed = {}, False
+    results = {}
+    failed = False
     for python in options.pythons.split(","):
         interpreter = (
             shutil.which(python)

@@ -1,4 +1,4 @@
-"""Linear MDPs: every plan of batches and every promise on one protocol: K = 1e5, delta = 1e-5,
+"""Linear MDPs: every plan of batches and every privacy request on one protocol: K = 1e5, delta = 1e-5,
 regret relative to uniform play.
 
     python benchmarks/linear_mdps.py [--quick] [--write]
@@ -22,14 +22,16 @@ from confide.problems import latent, one_hot
 from confide.runs.runner import run
 from confide.runs.spec import Named
 
-SEEDS, FRESH = range(16), range(100, 116)
+SEEDS = range(16)
+FRESH = range(100, 116)
 NAMED = {"latent 0": ("latent", 0), "latent 1": ("latent", 1), "one-hot": ("one-hot", 0)}
 MADE = {
     "latent 0, S=40 d=10": lambda: latent(0, states=40, dimension=10),
     "one-hot, S=8 H=9": lambda: one_hot(states=8, horizon=9),
 }
 MORE = {f"latent {seed}": ("latent", seed) for seed in (2, 3, 4, 5)}
-PROBLEMS, OTHERS = NAMED | MORE, (*MORE, *MADE)
+PROBLEMS = NAMED | MORE
+OTHERS = (*MORE, *MADE)
 
 
 def on(
@@ -40,7 +42,7 @@ def on(
     calibration: str = "tight",
     **more: object,
 ) -> Case:
-    """A case on a world of these tables."""
+    """A case on a problem of these tables."""
     name, instance = (
         (save_problem(problem, MADE[problem]()), 0) if problem in MADE else PROBLEMS[problem]
     )
@@ -91,16 +93,16 @@ def joint(epsilon: float) -> Request:
 def agents_table(
     seeds: tuple[int, ...], episodes: int, problems: tuple[str, ...], title: str
 ) -> list[str]:
-    promises = {
+    requests = {
         "eps = 1": joint(1.0),
         "eps = 10": joint(10.0),
         "none": NoPrivacy(),
         "eps = 1, delta = 0": JointDP(1.0, 0.0),
         "eps = 10, delta = 0": JointDP(10.0, 0.0),
     }
-    rows = [(agent, name) for name in promises for agent in ("lsvi-ucb", "next-state-vi")]
+    rows = [(agent, name) for name in requests for agent in ("lsvi-ucb", "next-state-vi")]
     cases = {
-        (row, w): on(w, row[0], promises[row[1]], episodes=episodes, seeds=seeds)
+        (row, w): on(w, row[0], requests[row[1]], episodes=episodes, seeds=seeds)
         for row in rows
         for w in problems
     }
@@ -203,7 +205,8 @@ def constants() -> list[str]:
         )
         first = useful_from(request, horizon=5, dimension=5)
         lines.append(
-            f"| {request} | {printed.batches} | {printed.sigma_gram:.3g} | {printed.sigma_response:.3g} | "
+            f"| {request} | {printed.batches} | {printed.sigma_gram:.3g} | "
+            f"{printed.sigma_response:.3g} | "
             f"{printed.beta:.3g} | {true} | {first:.3g} |"
         )
     return lines
@@ -214,7 +217,9 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
-    seeds, fresh, K = tuple(SEEDS), tuple(FRESH), 100_000
+    seeds = tuple(SEEDS)
+    fresh = tuple(FRESH)
+    K = 100_000
     if options.quick:
         seeds, fresh, K = seeds[:2], fresh[:2], 10_000
     sections = [

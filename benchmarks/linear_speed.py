@@ -23,7 +23,8 @@ from confide.mechanisms.sources import noise_source
 from confide.privacy.request import JointDP, NoPrivacy
 from confide.problems import one_hot
 
-PROBLEM, EPISODES = one_hot(), 50
+PROBLEM = one_hot()
+EPISODES = 50
 PEER = """
 import json, sys, time
 import numpy as np, rlberry
@@ -63,24 +64,28 @@ class PlainLSVI:
 
     def __init__(self, seed: int = 0) -> None:
         truth = PROBLEM.truth
-        self.phi, self.H = PROBLEM.features, PROBLEM.horizon
-        self.P, self.r, self.start = truth.transitions.dense(), truth.rewards, truth.start
+        self.phi = PROBLEM.features
+        self.H = PROBLEM.horizon
+        self.P = truth.transitions.dense()
+        self.r = truth.rewards
+        self.start = truth.start
         self.S, self.A, self.d = self.phi.shape
-        self.rng, self.seen = np.random.default_rng(seed), [[] for _ in range(self.H)]
+        self.rng = np.random.default_rng(seed)
+        self.seen = [[] for _ in range(self.H)]
         self.Lambda = np.tile(np.eye(self.d), (self.H, 1, 1))
 
     def plan(self) -> np.ndarray:
-        V, actions = np.zeros(self.S), np.zeros((self.H, self.S), dtype=int)
+        V = np.zeros(self.S)
+        actions = np.zeros((self.H, self.S), dtype=int)
         for h in reversed(range(self.H)):
-            inverse, u = np.linalg.inv(self.Lambda[h]), np.zeros(self.d)
+            inverse = np.linalg.inv(self.Lambda[h])
+            u = np.zeros(self.d)
             if self.seen[h]:
                 rows = np.array(self.seen[h])
-                s, a, reward, after = (
-                    rows[:, 0].astype(int),
-                    rows[:, 1].astype(int),
-                    rows[:, 2],
-                    rows[:, 3].astype(int),
-                )
+                s = rows[:, 0].astype(int)
+                a = rows[:, 1].astype(int)
+                reward = rows[:, 2]
+                after = rows[:, 3].astype(int)
                 u = self.phi[s, a].T @ (reward + V[after])
             bonus = np.sqrt(np.einsum("sai,ij,saj->sa", self.phi, inverse, self.phi))
             Q = np.clip(self.phi @ (inverse @ u) + 0.2 * bonus, 0, self.H - h)
@@ -89,7 +94,8 @@ class PlainLSVI:
 
     def episodes(self, n: int) -> None:
         for _ in range(n):
-            actions, s = self.plan(), self.rng.choice(self.S, p=self.start)
+            actions = self.plan()
+            s = self.rng.choice(self.S, p=self.start)
             for h in range(self.H):
                 a = actions[h, s]
                 after = self.rng.choice(self.S, p=self.P[h, s, a])
@@ -144,7 +150,8 @@ def peer() -> float | None:
 
 
 def throughput(rounds: int) -> list[str]:
-    ours(NoPrivacy(), 20)  # compiles
+    # The first call compiles.
+    ours(NoPrivacy(), 20)
     ours(NoPrivacy(), EPISODES, each=False)
     rows: dict[str, list[float]] = {
         "confide, its own batches": [],
@@ -163,7 +170,8 @@ def throughput(rounds: int) -> list[str]:
         if peer_rate is not None:
             rows["rlberry-scool"].append(peer_rate)
     middle = {name: float(np.median(values)) for name, values in rows.items() if values}
-    lazy, best = middle["confide, its own batches"], middle["confide"]
+    lazy = middle["confide, its own batches"]
+    best = middle["confide"]
     title = (
         f"| a plan after each of {EPISODES} episodes | episodes per CPU-second | "
         "speedup of confide | with its own batches |"

@@ -23,8 +23,10 @@ from confide.privacy.bounded import L2Ball
 from confide.privacy.loss import loss_for
 from confide.problems import make
 
-DELTA, USERS, PROBLEMS = 1e-5, 1_000_000, ("lock", "rand")
-LEARNERS = (
+DELTA = 1e-5
+USERS = 1_000_000
+PROBLEMS = ("lock", "rand")
+AGENTS = (
     (LikelihoodVI, "gaussian", f"Gaussian, (1, {DELTA:g})"),
     (LikelihoodVI, "codebook", "codebook, pure epsilon = 1"),
     (QuestionsVI, "signs", "randomized response, pure epsilon = 1"),
@@ -37,7 +39,8 @@ def regrets(problem: str, privacy: LocalDP, seeds: range, kind: type, noise: str
     for seed in seeds:
         problem_instance = make(problem)
         agent = kind(problem_instance.public, episodes=USERS, privacy=privacy)
-        if noise == "gaussian":  # with the codes that are best for it
+        # The codes are those that are best for Gaussian noise.
+        if noise == "gaussian":
             joint = LikelihoodVI(
                 problem_instance.public,
                 episodes=USERS,
@@ -61,11 +64,11 @@ def cell(values: np.ndarray) -> str:
 def regret_table(seeds: range) -> list[str]:
     privacy = LocalDP(1.0, DELTA)
     lines = [
-        "| problem | learner | noise | regret: mean ± s.e. | median | largest |",
+        "| problem | agent | noise | regret: mean ± s.e. | median | largest |",
         "|---|---|---|---|---|---|",
     ]
     for problem in PROBLEMS:
-        for kind, noise, label in LEARNERS:
+        for kind, noise, label in AGENTS:
             lines.append(
                 f"| {problem} | `{kind.name}` | {label} | "
                 f"{cell(regrets(problem, privacy, seeds, kind, noise))} |"
@@ -81,7 +84,8 @@ def variances() -> list[str]:
     )
     lines = [head, "|---|---|---|---|---|"]
     for epsilon in (0.5, 1.0, 2.0, 5.0, 10.0):
-        codebook, mu = best_codebook(L2Ball(1.0, 20), epsilon), gaussian_mu(epsilon, DELTA)
+        codebook = best_codebook(L2Ball(1.0, 20), epsilon)
+        mu = gaussian_mu(epsilon, DELTA)
         lines.append(
             f"| {epsilon:g} | {codebook.nearest} | {codebook.std**2:.3g} | {2 / mu**2:.3g} | "
             f"{4 / mu**2:.3g} |"
@@ -96,7 +100,8 @@ def answers() -> list[str]:
         "|---|---|---|---|",
     ]
     for epsilon in (0.5, 1.0, 2.0, 5.0, 10.0):
-        signs, codebook = best_signs(Answers(8), epsilon), best_codebook(Answers(8), epsilon)
+        signs = best_signs(Answers(8), epsilon)
+        codebook = best_codebook(Answers(8), epsilon)
         lines.append(
             f"| {epsilon:g} | {signs.asked} | {signs.std**2 / 8:.3g} | {codebook.std**2 / 8:.3g} |"
         )

@@ -25,7 +25,8 @@ from confide.logs import simulate, write
 from confide.policy import uniform_policy
 from confide.problems import chain
 
-STATES, DISCOUNT = 40, 0.99
+STATES = 40
+DISCOUNT = 0.99
 COLUMNS = ["user", "trajectory", "step", "state", "reward"]
 RETURNS = FirstVisitReturns(FirstVisits(STATES, STATES), discount=DISCOUNT, centre=0.5, radius=0.5)
 
@@ -97,7 +98,8 @@ def polars_sums(path):
 
 def rate(function, path, rows, repeats):
     """Rows per CPU-second, by the median."""
-    times, result = [], None
+    times = []
+    result = None
     for _ in range(repeats):
         start = time.process_time()
         result = function(path)
@@ -121,19 +123,22 @@ def main() -> None:
         path = f"{folder}/chain.parquet"
         rows = write_log(path, options.rows)
         write_log(f"{folder}/few.parquet", 1000)
-        confide_sums(f"{folder}/few.parquet")  # compile
+        # The first call compiles.
+        confide_sums(f"{folder}/few.parquet")
         ways = {
             "bare Parquet scan": (bare_scan, 3),
             "confide": (confide_sums, 3),
             "DuckDB": (duckdb_sums, 1),
             "Polars": (polars_sums, 1),
         }
-        rates, results = {}, {}
+        rates = {}
+        results = {}
         for name, (function, repeats) in ways.items():
             rates[name], results[name] = rate(function, path, rows, repeats)
         run = [sys.executable, "-c", MEMORY, path, str(Path(__file__).parent)]
         memory = float(subprocess.run(run, capture_output=True, text=True, check=True).stdout)
-    for name in ("DuckDB", "Polars"):  # the same counts, and the same sums up to the grid
+    # Counts must be equal, and sums equal up to the grid.
+    for name in ("DuckDB", "Polars"):
         assert (results[name][0] == results["confide"][0]).all()
         np.testing.assert_allclose(results[name][1], results["confide"][1], rtol=1e-6)
     lines = [

@@ -16,7 +16,8 @@ from pyarrow import csv
 from record import record
 
 ROOT = Path(__file__).parent.parent
-ROWS_OF_A_PERSON = 14.4  # on average, in the example's file
+# The mean number of rows of a person in the example's file.
+ROWS_OF_A_PERSON = 14.4
 
 CONFIDE = """
 import confide
@@ -96,11 +97,14 @@ def main() -> None:
             "Polars: read, remove duplicates, sort, write": UNIQUE,
         }
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        raw, out = Path(folder) / "raw.csv", Path(folder) / "log.parquet"
+        raw = Path(folder) / "raw.csv"
+        out = Path(folder) / "log.parquet"
         few = Path(folder) / "few.csv"
         write_messy_log(few, 1000)
-        measure(CONFIDE, few, out)  # compile
-        rows, size = write_messy_log(raw, options.rows), raw.stat().st_size / 1e9
+        # The first call compiles.
+        measure(CONFIDE, few, out)
+        rows = write_messy_log(raw, options.rows)
+        size = raw.stat().st_size / 1e9
         figures = {name: measure(work, raw, out) for name, work in ways.items()}
     ours = figures["confide logs import"]
     lines = [

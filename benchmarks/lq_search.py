@@ -19,12 +19,14 @@ RADII = (0.05, 0.1, 0.3, 0.5)
 
 def problem(seed, n, d):
     rng = np.random.default_rng(seed)
-    theta, Z = rng.normal(size=(n + d, n)), rng.normal(size=(3 * (n + d), n + d))
+    theta = rng.normal(size=(n + d, n))
+    Z = rng.normal(size=(3 * (n + d), n + d))
     return theta * 0.9 / np.linalg.norm(theta), Z.T @ Z / len(Z), np.eye(n), np.eye(d) / 10
 
 
 def best_known(theta, V, beta, costs, rng, starts=10):
-    L, best = np.linalg.cholesky(V), np.inf
+    L = np.linalg.cholesky(V)
+    best = np.inf
     for _ in range(starts):
         move = rng.normal(size=theta.shape)
         start = theta + np.linalg.solve(L.T, beta * move / np.linalg.norm(move))
@@ -42,7 +44,10 @@ def main():
     )
     for n, d, H in SIZES:
         for beta in RADII:
-            times, gaps, opens, steps = [], [], [], []
+            times = []
+            gaps = []
+            opens = []
+            steps = []
             for seed in range(40 if n < 10 else 5):
                 theta, V, Q, R = problem(seed, n, d)
                 costs = (Q, R, H, 0.1)

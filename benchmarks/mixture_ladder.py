@@ -38,20 +38,21 @@ EPISODES = 100_000
 @dataclass(frozen=True)
 class Rung:
     name: str
-    make: str  # a key of MAKERS, or an agent
+    # A key of MAKERS, or an agent.
+    make: str
     epsilon: float = 1.0
     seeds: Sequence[int] = SEEDS
-    simplex: bool = False  # whether estimates are projected
+    # Whether estimates are projected.
+    simplex: bool = False
     options: tuple[tuple[str, object], ...] = ()
 
     @property
     def case(self) -> Case:
-        agent, options = self.make, self.options
+        agent = self.make
+        options = self.options
         if self.make in MAKERS:
-            agent, options = (
-                "mixture_ladder:Composed",
-                (("step", self.make), ("simplex", self.simplex)),
-            )
+            agent = "mixture_ladder:Composed"
+            options = (("step", self.make), ("simplex", self.simplex))
         return Case("lock", agent, joint(self.epsilon), EPISODES, self.seeds, options)
 
 
@@ -77,7 +78,9 @@ def exact(public, _privacy, counter=Tree, schedule=None) -> Calibration:
     """One joint query with exact accounting; values in units of H, so that rows are in [0, 1]^d and
     targets in [0, 1].
     """
-    d, H, times = public.dimension, public.horizon, schedule or every_episode(EPISODES)
+    d = public.dimension
+    H = public.horizon
+    times = schedule or every_episode(EPISODES)
     bound = RegressionRows(
         value_steps(H), d, row_norm=math.sqrt(d), target=1.0, balance=math.sqrt(d), nonnegative=True
     )
@@ -96,7 +99,8 @@ def fewer_dimensions(public, privacy) -> Calibration:
     """Rows in d - 1 dimensions: phi in [0, 1]^d is at most sqrt(ceil(d / 2) floor(d / 2) / d) from
     its mean.
     """
-    d, n = public.dimension, value_steps(public.horizon)
+    d = public.dimension
+    n = value_steps(public.horizon)
     bound = RegressionRows(
         n, d - 1, row_norm=math.sqrt((d // 2) * ((d + 1) // 2) / d), target=1.0, balance=BALANCE
     )
@@ -189,7 +193,7 @@ TRIED = [
 
 
 class Composed(Learner):
-    """A learner from the parts of one step of the ladder."""
+    """An agent from the parts of one step of the ladder."""
 
     def __init__(
         self, public, *, episodes: int, privacy: Request, step: str, simplex: bool
@@ -224,7 +228,7 @@ def main() -> None:
     steps = [
         (f"{rung.name} | {'yes' if rung.simplex else 'no'}", samples[rung.case]) for rung in ladder
     ]
-    learners = [(rung.name, samples[rung.case]) for rung in ends]
+    agents = [(rung.name, samples[rung.case]) for rung in ends]
     variants = [(rung.name, samples[rung.case]) for rung in tried]
     sections = [
         "Lock, K = 1e5, eps = 1, delta = 1e-5, run seeds 0..7. "
@@ -236,7 +240,7 @@ def main() -> None:
         "estimates onto the simplex. The last row is ucrl-vtr.",
         "\n".join(table("step | simplex", steps)),
         "The agents themselves, with the same seeds:",
-        "\n".join(table("learner", learners)),
+        "\n".join(table("agent", agents)),
         "likelihood-vi at eps = 1 with other release schedules, "
         "and with another spread of its posterior samples; run seeds "
         f"{tried[0].seeds[0]}..{tried[0].seeds[-1]}:",

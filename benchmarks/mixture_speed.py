@@ -25,8 +25,10 @@ from confide.privatizers import every_episode
 from confide.problems import lock
 from confide.runs.runner import run
 
-EPSILON, DELTA = 1.0, 1e-5
-PRIVACY, PROBLEM = JointDP(EPSILON, DELTA), lock(0)
+EPSILON = 1.0
+DELTA = 1e-5
+PRIVACY = JointDP(EPSILON, DELTA)
+PROBLEM = lock(0)
 PEER = """
 import time, rlberry
 rlberry.logger.setLevel("ERROR")
@@ -46,8 +48,11 @@ class PlainTree:
 
     def __init__(self, leaves: int, size: int, sigma: float, rng: np.random.Generator) -> None:
         levels = leaves.bit_length()
-        self.sigma, self.rng, self.t = sigma * levels**0.5, rng, 0
-        self.exact, self.noisy = np.zeros((levels, size)), np.zeros((levels, size))
+        self.sigma = sigma * levels**0.5
+        self.rng = rng
+        self.t = 0
+        self.exact = np.zeros((levels, size))
+        self.noisy = np.zeros((levels, size))
 
     def absorb(self, values: np.ndarray) -> np.ndarray:
         self.t += 1
@@ -58,7 +63,7 @@ class PlainTree:
         return self.noisy.sum(axis=0)
 
 
-class PlainLearner:
+class PlainAgent:
     """UCRL-VTR in plain NumPy, replanned after every user: noise by a tree over all of them,
     repaired eigenvalues, a small bonus.
 
@@ -66,23 +71,23 @@ class PlainLearner:
     """
 
     def __init__(self, episodes: int, seed: int = 0) -> None:
-        public, truth = PROBLEM.public, PROBLEM.truth
-        self.kernels, self.rewards, self.rng = (
-            public.kernels,
-            public.rewards,
-            np.random.default_rng(seed),
-        )
+        public = PROBLEM.public
+        truth = PROBLEM.truth
+        self.kernels = public.kernels
+        self.rewards = public.rewards
+        self.rng = np.random.default_rng(seed)
         (self.H, self.S, self.A), self.d = self.rewards.shape, len(self.kernels)
-        self.P, self.start, self.n = truth.transitions.dense(), truth.start, self.H - 1
-        self.first, self.moves = np.cumsum(truth.start), np.cumsum(self.P, axis=-1)
+        self.P = truth.transitions.dense()
+        self.start = truth.start
+        self.n = self.H - 1
+        self.first = np.cumsum(truth.start)
+        self.moves = np.cumsum(self.P, axis=-1)
         self.m, sensitivity = self.sizes()
         self.sigma = sensitivity / gaussian_mu(EPSILON, DELTA)
         size = self.n * (self.m**2 + self.m)
-        self.tree, self.total, self.regret = (
-            PlainTree(episodes, size, self.sigma, self.rng),
-            np.zeros(size),
-            0.0,
-        )
+        self.tree = PlainTree(episodes, size, self.sigma, self.rng)
+        self.total = np.zeros(size)
+        self.regret = 0.0
 
     def sizes(self) -> tuple[int, float]:
         return self.d, np.sqrt(2 * self.n * self.d * (self.d + 1))
@@ -107,26 +112,19 @@ class PlainLearner:
         pass
 
     def plan(self) -> tuple[np.ndarray, np.ndarray, list]:
-        n, m = self.n, self.m
-        Lambda, u = (
-            np.triu(self.total[: n * m * m].reshape(n, m, m)),
-            self.total[n * m * m :].reshape(n, m),
-        )
+        n = self.n
+        m = self.m
+        Lambda = np.triu(self.total[: n * m * m].reshape(n, m, m))
+        u = self.total[n * m * m :].reshape(n, m)
         eigenvalues, vectors = np.linalg.eigh(Lambda + np.triu(Lambda, 1).swapaxes(1, 2))
-        repaired, transposed = (
-            np.maximum(eigenvalues, 0) + max(1.0, self.sigma),
-            vectors.swapaxes(1, 2),
-        )
-        inverse, precision = (
-            vectors / repaired[:, None] @ transposed,
-            vectors * repaired[:, None] @ transposed,
-        )
+        repaired = np.maximum(eigenvalues, 0) + max(1.0, self.sigma)
+        transposed = vectors.swapaxes(1, 2)
+        inverse = vectors / repaired[:, None] @ transposed
+        precision = vectors * repaired[:, None] @ transposed
         theta = self.estimate((inverse @ u[:, :, None])[..., 0], precision)
-        V, policy, rows = (
-            np.zeros((self.H + 1, self.S)),
-            np.zeros((self.H, self.S), dtype=int),
-            [None] * n,
-        )
+        V = np.zeros((self.H + 1, self.S))
+        policy = np.zeros((self.H, self.S), dtype=int)
+        rows = [None] * n
         for h in range(self.H - 1, -1, -1):
             Q = self.rewards[h]
             if h < n:
@@ -140,8 +138,10 @@ class PlainLearner:
         """Plan, play one episode, and add what it shows to the tree."""
         V, policy, rows = self.plan()
         self.evaluate(policy)
-        n, m = self.n, self.m
-        Lambda, u = np.zeros((n, m, m)), np.zeros((n, m))
+        n = self.n
+        m = self.m
+        Lambda = np.zeros((n, m, m))
+        u = np.zeros((n, m))
         s = min(np.searchsorted(self.first, self.rng.random(), side="right"), self.S - 1)
         for h in range(self.H):
             a = policy[h, s]
@@ -151,13 +151,14 @@ class PlainLearner:
             if h < n:
                 X, offset, scale = rows[h]
                 weight = self.weights(X[s, a], offset[s, a], scale, V[h + 1])
-                x, y = X[s, a] * weight, (V[h + 1, after] - offset[s, a]) / scale * weight
+                x = X[s, a] * weight
+                y = (V[h + 1, after] - offset[s, a]) / scale * weight
                 Lambda[h], u[h] = np.outer(x, x), x * y
             s = after
         self.total = self.tree.absorb(np.concatenate([Lambda.ravel(), u.ravel()]))
 
 
-class PlainTight(PlainLearner):
+class PlainTight(PlainAgent):
     """What confide's defaults do: centred values, rows in d - 1 dimensions, weights, the simplex
     (by scipy's nnls), exact regret.
     """
@@ -171,7 +172,8 @@ class PlainTight(PlainLearner):
         return self.d - 1, np.sqrt(2 * self.n)
 
     def features(self, V: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-        low, scale = V.min(), max(np.ptp(V), 1e-12)
+        low = V.min()
+        scale = max(np.ptp(V), 1e-12)
         phi = np.moveaxis(self.kernels @ ((V - low) / scale), 0, -1)
         return phi @ self.U, low + scale * phi.mean(axis=-1), scale
 
@@ -181,10 +183,8 @@ class PlainTight(PlainLearner):
 
     def estimate(self, theta: np.ndarray, precision: np.ndarray) -> np.ndarray:
         for h in range(self.n):
-            half, much = (
-                np.linalg.cholesky(precision[h]).T @ self.U.T,
-                1e3 * np.sqrt(np.trace(precision[h])),
-            )
+            half = np.linalg.cholesky(precision[h]).T @ self.U.T
+            much = 1e3 * np.sqrt(np.trace(precision[h]))
             w, _ = nnls(
                 np.vstack([half, np.full(self.d, much)]),
                 np.append(half @ (1 / self.d + self.U @ theta[h]), much),
@@ -193,13 +193,14 @@ class PlainTight(PlainLearner):
         return theta
 
     def evaluate(self, policy: np.ndarray) -> None:
-        value, states = np.zeros(self.S), np.arange(self.S)
+        value = np.zeros(self.S)
+        states = np.arange(self.S)
         for h in range(self.H - 1, -1, -1):
             value = self.rewards[h, states, policy[h]] + self.P[h, states, policy[h]] @ value
         self.regret += PROBLEM.optimal_value - self.start @ value
 
 
-def plain(learner: PlainLearner, users: int) -> None:
+def plain(learner: PlainAgent, users: int) -> None:
     for _ in range(users):
         learner.serve()
 
@@ -220,7 +221,7 @@ def each_user(episodes: int, users: int) -> None:
 SUBJECTS: dict[str, tuple[int, Callable[[], object]]] = {
     "plain NumPy, Alg. 1, replanned after every user": (
         500,
-        lambda: plain(PlainLearner(20_000), 500),
+        lambda: plain(PlainAgent(20_000), 500),
     ),
     "plain NumPy, the same algorithm and exact regret, replanned after every user": (
         500,
@@ -244,7 +245,8 @@ def seconds(call: Callable[[], object]) -> float:
 
 def throughput(rounds: int) -> list[str]:
     for _, call in SUBJECTS.values():
-        call()  # compile
+        # The first call compiles.
+        call()
     times = np.array([[seconds(call) for _, call in SUBJECTS.values()] for _ in range(rounds)])
     rates = np.array([users for users, _ in SUBJECTS.values()]) / times
     lines = [

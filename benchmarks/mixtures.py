@@ -19,9 +19,10 @@ from record import record
 from confide.privacy.request import JointDP, LocalDP, NoPrivacy, Request
 from confide.problems import lock, make, rand
 
-SEEDS, FRESH = range(8), range(100, 164)
+SEEDS = range(8)
+FRESH = range(100, 164)
 EPSILONS = (0.5, 1.0, 2.0, 5.0, 10.0, math.inf)
-LEARNERS = ("ucrl-vtr", "ucrl-vtr-plus", "linopt-vi", "linopt-po", "likelihood-vi")
+AGENTS = ("ucrl-vtr", "ucrl-vtr-plus", "linopt-vi", "linopt-po", "likelihood-vi")
 MADE = {
     "lock, S=30 A=9 H=6 d=10": lambda: lock(0, states=30, actions=9, horizon=6, jump=7),
     "lock, S=50 A=4 H=10 d=5": lambda: lock(0, states=50, actions=4, horizon=10, jump=7),
@@ -97,7 +98,7 @@ class Plan:
     fresh: Sequence[int]
 
     def central(self, problem: str) -> list[Case]:
-        learners = ("linopt-vi", "linopt-po") if problem == "lock-rewards" else LEARNERS
+        learners = ("linopt-vi", "linopt-po") if problem == "lock-rewards" else AGENTS
         played = [
             Case(problem, agent, joint(epsilon), seeds=self.seeds)
             for agent in learners
@@ -115,7 +116,7 @@ class Plan:
         both = [
             case for agent in ("ucrl-vtr", "likelihood-vi") for case in cases(agent, (1, 2, 5, 10))
         ]
-        others = [case for agent in LEARNERS[1:4] for case in cases(agent, (1,))]
+        others = [case for agent in AGENTS[1:4] for case in cases(agent, (1,))]
         return [*references(problem, 4_000_000, self.seeds), *both, *others]
 
     def pure(self) -> list[Case]:
@@ -132,7 +133,8 @@ class Plan:
         ]
 
     def bigger(self, problem: str) -> list[Case]:
-        K = 10_000 if problem == "liao-hard" else 100_000  # the K that liao-hard is made for
+        # liao-hard is made for 10,000 users.
+        K = 10_000 if problem == "liao-hard" else 100_000
         place = problem_file(problem)
         learners = [
             Case(place, agent, joint(epsilon), K, self.seeds)
@@ -188,7 +190,8 @@ def verdict(mean: float, standard_error: float, figure: float) -> str:
 def at_most(values: np.ndarray, figure: float) -> tuple[str, str]:
     if not np.isfinite(values).all():
         return f"{int(np.isfinite(values).sum())}/{len(values)} seeds reach it", "no"
-    mean, off = float(values.mean()), error(values)
+    mean = float(values.mean())
+    off = error(values)
     return f"{number(mean)} ± {number(off)}", verdict(mean, off, figure)
 
 
@@ -245,7 +248,7 @@ def figures(plan: Plan, samples: dict[Case, Sample]) -> list[str]:
     for epsilon, factor in ((1.0, 3.0), (10.0, 1.2)):
         for problem in ("lock", "rand"):
             for seeds, agents in (
-                (plan.seeds, LEARNERS),
+                (plan.seeds, AGENTS),
                 (plan.fresh, ("ucrl-vtr", "likelihood-vi")),
             ):
                 private, free = (

@@ -21,13 +21,17 @@ def numpy_psrl(problem, episodes, seed):
     it, for every user: its policies.
     """
     rng = np.random.default_rng(seed)
-    P, r, H = problem.transitions.dense()[0], problem.rewards, problem.horizon
+    P = problem.transitions.dense()[0]
+    r = problem.rewards
+    H = problem.horizon
     S, A = P.shape[:2]
-    counts, played = np.full((S, A, S), 1.0 / S), []
+    counts = np.full((S, A, S), 1.0 / S)
+    played = []
     for _ in range(episodes):
         draws = rng.standard_gamma(counts)
         model = draws / np.maximum(draws.sum(axis=2, keepdims=True), 1e-300)
-        V, actions = np.zeros(S), np.zeros((H, S), dtype=int)
+        V = np.zeros(S)
+        actions = np.zeros((H, S), dtype=int)
         for h in range(H - 1, -1, -1):
             Q = r[h] + model @ V
             actions[h] = Q.argmax(axis=1)
@@ -61,7 +65,8 @@ def main():
             )
             return confide.run(agent, problem, seed=seed).regret[-1]
 
-        ours(200, 0)  # compiles
+        # The first call compiles.
+        ours(200, 0)
         started = time.process_time()
         ours(many, 1)
         fast = many / (time.process_time() - started)

@@ -41,8 +41,10 @@ def cart_features(observation: np.ndarray) -> np.ndarray:
     """A constant, the four numbers in units of the largest ones, and three products, for each
     action.
     """
-    position, speed = observation[0] / 2.4, np.tanh(observation[1])
-    angle, turning = observation[2] / 0.21, np.tanh(observation[3])
+    position = observation[0] / 2.4
+    speed = np.tanh(observation[1])
+    angle = observation[2] / 0.21
+    turning = np.tanh(observation[3])
     shape = [1.0, position, speed, angle, turning, angle * turning, angle**2, turning**2]
     return np.kron(np.eye(2), np.array(shape) / 3)
 
@@ -107,7 +109,8 @@ class Kept:
     """The values of runs, kept in a file if there is one, until the time is over."""
 
     def __init__(self, path: Path | None, seconds: float) -> None:
-        self.path, self.end = path, time.monotonic() + seconds
+        self.path = path
+        self.end = time.monotonic() + seconds
         self.values: dict[str, float] = {}
         if path is not None and path.exists():
             self.values = json.loads(path.read_text())

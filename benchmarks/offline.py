@@ -2,7 +2,7 @@
 
     python benchmarks/offline.py [--quick] [--write]
 
-Worlds (discount .95, trajectories of 20 transitions, uniform behaviour unless it is narrow):
+Problems (discount .95, trajectories of 20 transitions, uniform behaviour unless it is narrow):
 - grid: 6 x 6, four moves, which with probability .2 go in one of the other three directions
   instead; walls stop. Starts are uniform, a corner pays 1 and ends the trajectory. Rewards and the
   end are public.
@@ -31,9 +31,12 @@ from confide.offline import ModelRelease
 from confide.policy import StochasticPolicy
 from confide.problems import TabularMDP, garnet, riverswim
 
-DISCOUNT, STEPS, DELTA = 0.95, 21, 1e-6
+DISCOUNT = 0.95
+STEPS = 21
+DELTA = 1e-6
 GARNETS = range(5)
-FIRST = 5000  # seed
+# The first seed.
+FIRST = 5000
 
 
 @dataclass(frozen=True)
@@ -62,10 +65,12 @@ class LoggedProblem:
 
     @cached_property
     def best(self):
-        V, P = np.zeros(len(self.P)), self.P * ~self.terminal[:, None, None]
+        V = np.zeros(len(self.P))
+        P = self.P * ~self.terminal[:, None, None]
         for _ in range(3000):
             Q = self.rewards + self.discount * P @ V
-            before, V = V, Q.max(axis=1)
+            before = V
+            V = Q.max(axis=1)
             if np.abs(V - before).max() < 1e-12:
                 break
         return np.eye(Q.shape[1])[Q.argmax(axis=1)]
@@ -141,12 +146,14 @@ def narrow(problem, seed, share=0.94):
 
 
 def grid(size=6, slip=0.2):
-    S, moves = size * size, ((-1, 0), (1, 0), (0, -1), (0, 1))
+    S = size * size
+    moves = ((-1, 0), (1, 0), (0, -1), (0, 1))
     P = np.zeros((S, 4, S))
     for s in range(S):
         i, j = divmod(s, size)
         for b, (down, right) in enumerate(moves):
-            x, y = i + down, j + right
+            x = i + down
+            y = j + right
             there = x * size + y if 0 <= x < size and 0 <= y < size else s
             for a in range(4):
                 P[s, a, there] += 1 - slip if a == b else slip / 3
@@ -176,7 +183,7 @@ def plain(problem):
 
 
 def measure_runs(problems, people, epsilon, runs, *, learned=False):
-    """(error over the targets, score at pessimism 1, at 0) of each run, of the worlds in turn."""
+    """(error over the targets, score at pessimism 1, at 0) of each run, of the problems in turn."""
     results = []
     for seed in range(FIRST, FIRST + runs):
         problem = problems[seed % len(problems)]
@@ -193,10 +200,8 @@ def measure_runs(problems, people, epsilon, runs, *, learned=False):
 def line(name, problems, people, epsilon, runs, **more):
     results = measure_runs(problems, people, epsilon, runs, **more)
     error, scores, plain_scores = results.T
-    low, high = (
-        min(problem.truth.min() for problem in problems),
-        max(problem.truth.max() for problem in problems),
-    )
+    low = min(problem.truth.min() for problem in problems)
+    high = max(problem.truth.max() for problem in problems)
     spread = results.std(axis=0, ddof=1) / np.sqrt(len(results))
     below = int((scores < -0.01).sum())
     cells = [
@@ -227,12 +232,11 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     few = options.quick
-    warnings.simplefilter("ignore", ConfideWarning)  # of few people
-    table, river, garnets = (
-        grid(),
-        plain(riverswim()),
-        [plain(garnet(seed=seed)) for seed in GARNETS],
-    )
+    # With few users there are many warnings.
+    warnings.simplefilter("ignore", ConfideWarning)
+    table = grid()
+    river = plain(riverswim())
+    garnets = [plain(garnet(seed=seed)) for seed in GARNETS]
     wide = {"grid": [table], "riverswim": [river], "garnet": garnets}
     tight = {
         "narrow grid": [narrow(table, seed) for seed in range(40, 50)],
@@ -259,7 +263,7 @@ def main() -> None:
                 for name, problems in wide.items()
             ]
     heads = [
-        "world",
+        "problem",
         "people",
         "epsilon",
         "runs",

@@ -50,7 +50,8 @@ HEADS += ["release, s", "plan, s", "peak, GB"]
 
 def icu():
     table = icu_sepsis()
-    S, A = table.states, table.actions
+    S = table.states
+    A = table.actions
     clinicians = icu_sepsis_expert(horizon=1).probabilities()[0]
     behaviour = 0.5 * clinicians + 0.5 / A
     P = table.transitions.dense().reshape(-1, S, A, S)[0]
@@ -106,7 +107,8 @@ def smaller(problem, people, epsilons, seeds):
     for seed in range(FIRST + 1, FIRST + 1 + seeds):
         log = problem.log(people, seed)
         for kind, clusters in kinds.items():
-            part, support = log, {"support": problem.P > 0} if clusters is None else {}
+            part = log
+            support = {"support": problem.P > 0} if clusters is None else {}
             states = np.arange(END + 1) if clusters is None else clusters
             if clusters is not None:
                 part = in_memory(

@@ -3,7 +3,7 @@ number of people.
 
     python benchmarks/offline_printed.py [--quick] [--write]
 
-Worlds: riverswim with 4 states and 20 steps, and one with 2 states and 3 steps; the behaviour is
+Problems: riverswim with 4 states and 20 steps, and one with 2 states and 3 steps; the behaviour is
 uniform and rewards are public. Scores are (V - V_b) / (V* - V_b), V_b the value of the behaviour,
 from the true table; three seeds each. "penalty below H": the share of rows (h, s, a) in which the
 penalty is less than the largest value. "worth something": the share of steps and states in which an
@@ -36,8 +36,10 @@ SEEDS = 3
 
 def line(states, horizon, people, epsilon):
     problem = riverswim(states=states, horizon=horizon)
-    rewards, behaviour = problem.rewards[0], uniform_policy(horizon, states, 2)
-    low, high = problem.value(behaviour), problem.optimal_value
+    rewards = problem.rewards[0]
+    behaviour = uniform_policy(horizon, states, 2)
+    low = problem.value(behaviour)
+    high = problem.optimal_value
     printed = DPAPVI(states=states, actions=2, horizon=horizon, rewards=rewards)
     ours = ModelRelease(
         states=states,
@@ -78,7 +80,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
-    warnings.simplefilter("ignore", ConfideWarning)  # that nothing is learned
+    # There are warnings that nothing is learned.
+    warnings.simplefilter("ignore", ConfideWarning)
     settings = [(4, 20, 10**4, None), (4, 20, 10**4, 1.0), (2, 3, 10**4, None), (2, 3, 10**4, 1.0)]
     if not options.quick:
         settings += [

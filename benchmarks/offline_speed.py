@@ -26,7 +26,9 @@ from confide.offline import ModelRelease
 from confide.policy import uniform_policy
 from confide.problems import garnet
 
-STATES, ACTIONS, STEPS = 50, 5, 21
+STATES = 50
+ACTIONS = 5
+STEPS = 21
 COLUMNS = ["user", "trajectory", "step", "state", "reward", "action"]
 KINDS = {"known rewards": np.zeros((STATES, ACTIONS)), "learned rewards": None}
 MEMORY = """
@@ -63,7 +65,8 @@ def count_transitions(path, rewards):
 
 def seconds(function, repeats):
     """CPU-seconds, by the median, and the last result."""
-    times, result = [], None
+    times = []
+    result = None
     for _ in range(repeats):
         start = time.process_time()
         result = function()
@@ -88,11 +91,13 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        path, few = f"{folder}/log.parquet", f"{folder}/few.parquet"
+        path = f"{folder}/log.parquet"
+        few = f"{folder}/few.parquet"
         rows = write_log(path, options.rows)
         write_log(few, 10_000)
         for rewards in KINDS.values():
-            count_transitions(few, rewards)  # compile
+            # The first call compiles.
+            count_transitions(few, rewards)
         rates = {"bare Parquet scan": rows / seconds(lambda: bare_scan(path), 5)[0]}
         for name, rewards in KINDS.items():
             rates[name] = (
@@ -100,10 +105,8 @@ def main() -> None:
             )
         run = [sys.executable, "-c", MEMORY, path, str(Path(__file__).parent)]
         memory = float(subprocess.run(run, capture_output=True, text=True, check=True).stdout)
-        log, policies = (
-            open_logs(few, action="action"),
-            [np.full((STATES, ACTIONS), 1 / ACTIONS)] * 20,
-        )
+        log = open_logs(few, action="action")
+        policies = [np.full((STATES, ACTIONS), 1 / ACTIONS)] * 20
         steps = {
             "release of a small log": lambda: estimator_of(None).release(
                 log, privacy=CentralDP(1.0, 1e-6), rng=rng()

@@ -4,10 +4,10 @@ measured.
     python benchmarks/plan_learn.py [--quick] [--write]
 
 Predicted and measured is the number of people from which on the plan (pessimism 1) is at least 10 %
-of the way from what was done to the best policy, in half of the runs. delta = 1e-6, replace. Worlds
-are those of `offline.py`; garnets have 5 actions and 3 successors.
-- `exact` predicts with the world itself as the stand-in: its dynamics and behaviour are assumed to
-  be known. Counts are drawn, not people.
+of the way from what was done to the best policy, in half of the runs. delta = 1e-6, replace.
+Problems are those of `offline.py`; garnets have 5 actions and 3 successors.
+- `exact` predicts with the problem itself as the stand-in: its dynamics and behaviour are assumed
+  to be known. Counts are drawn, not people.
 - `sizes` predicts with a random table (garnet) as the stand-in, which has as many states, actions,
   successors and rewarded states, the same discount, and behaviour that is as narrow. Who knows
   these numbers only has such a stand-in.
@@ -31,8 +31,10 @@ from confide.problems import TabularMDP, garnet, riverswim
 from offline import DELTA, grid, narrow, plain
 
 BETTER = 0.1
-FIRST = 90_000  # seed
-OTHER = 200  # instance of a stand-in of the same sizes
+# The first seed.
+FIRST = 90_000
+# The instance of a stand-in of the same sizes.
+OTHER = 200
 
 
 def predict_users(problem, epsilon, runs=40):
@@ -114,7 +116,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
-    warnings.simplefilter("ignore", ConfideWarning)  # of few people
+    # With few users there are many warnings.
+    warnings.simplefilter("ignore", ConfideWarning)
     settings = [
         ("grid", grid(), 1.0),
         ("grid", grid(), 4.0),
@@ -126,7 +129,7 @@ def main() -> None:
         ("garnet 80", plain(garnet(states=80, rewarded=8, seed=1)), 1.0),
     ]
     heads = [
-        "world",
+        "problem",
         "states",
         "actions",
         "epsilon",
@@ -140,10 +143,8 @@ def main() -> None:
     lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
     print("\n".join(lines), flush=True)
     for name, problem, epsilon in settings[2:4] if options.quick else settings:
-        guess, other = (
-            predict_users(problem, epsilon),
-            predict_users(of_sizes(problem), epsilon, 15),
-        )
+        guess = predict_users(problem, epsilon)
+        other = predict_users(of_sizes(problem), epsilon, 15)
         true, shares = measure_users(problem, epsilon, guess, 20 if options.quick else 40)
         S, A = problem.rewards.shape
         cells = [

@@ -138,7 +138,8 @@ def make_releases(folder, names, users):
     """Under weak privacy, so that what is planned depends on what was seen."""
     for name in names:
         agent, problem = server_of(name, users)
-        rng, place = np.random.default_rng(1), folder / name
+        rng = np.random.default_rng(1)
+        place = folder / name
         place.mkdir()
         while agent.users < agent.episodes:
             generation = agent.released().generation
@@ -155,7 +156,8 @@ def make_releases(folder, names, users):
 
 def plan_releases(folder, names, users):
     """What one processor makes of the releases: digests, and a message to each round."""
-    module, results = digests_module(), {}
+    module = digests_module()
+    results = {}
     for name in names:
         agent, problem = server_of(name, users)
         for path in sorted((folder / name).glob("*.release")):

@@ -58,7 +58,8 @@ class Timed(QuestionsVI):
         self.times: list[float] = []
 
     def current_round(self) -> Round:
-        planned, begun = self._round is not None, process_time()
+        planned = self._round is not None
+        begun = process_time()
         current = super().current_round()
         if not planned:
             self.times.append(process_time() - begun)

@@ -128,7 +128,8 @@ def environment(checkout: Path) -> dict[str, str]:
 def print_differences(old: Digests, new: Digests) -> int:
     differences = failures = 0
     for name in sorted(old | new):
-        before, after = old.get(name), new.get(name)
+        before = old.get(name)
+        after = new.get(name)
         if before is not None and before == after:
             if "failed" in before:
                 failures += 1
@@ -425,7 +426,8 @@ def estimator_cases() -> Iterator[tuple[str, Case]]:
     from confide import evaluation
 
     for place, problem in logged_problems().items():
-        S, A = problem.states, problem.actions
+        S = problem.states
+        A = problem.actions
         bound = float(problem.horizon)
         common = {"states": S, "discount": 0.95, "return_bound": bound}
         general = {"discount": 0.95, "return_bound": bound}

@@ -55,11 +55,15 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
-    problem, rng = lock(0), np.random.default_rng(0)
+    problem = lock(0)
+    rng = np.random.default_rng(0)
     policy = uniform_policy(problem.horizon, problem.states, problem.actions)
     truth = problem.truth
-    P, weights, H = truth.transitions.dense(), policy.probabilities(), problem.horizon
-    problem.sample(policy, 10, rng)  # compile
+    P = truth.transitions.dense()
+    weights = policy.probabilities()
+    H = problem.horizon
+    # The first call compiles.
+    problem.sample(policy, 10, rng)
     rates = {
         "plain NumPy, one user at a time": rate(
             lambda: [

@@ -24,7 +24,10 @@ FULL = "\n\nWhat happens when the disk is full is [on a page of its own](service
 
 def matrix(point, trust, kills, service=Watched, address=lambda: None):
     """Kills at one point, over as many services as it takes; how many, and what went wrong."""
-    done, problems, counted_users, releases = 0, [], 0, 0
+    done = 0
+    problems = []
+    counted_users = 0
+    releases = 0
     while done < kills:
         with tempfile.TemporaryDirectory() as folder:
             place = ServiceFolder(Path(folder) / "service", address=address())
@@ -57,7 +60,10 @@ def rows(database, address, kills):
             yield row, done
     for twin, point in ((AnswersBeforeCommit, "summed"), (ShowsBeforeCommit, "drawn")):
         done, problems, counted_users, releases = matrix(point, "joint", 5, twin, address)
-        row = f"| {database} | {point}, twin {twin.__name__} | joint | {done} | {counted_users} | {releases} |"
+        row = (
+            f"| {database} | {point}, twin {twin.__name__} | joint | {done} | "
+            f"{counted_users} | {releases} |"
+        )
         yield f"{row} {len(problems)} |", 0
 
 

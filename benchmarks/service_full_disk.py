@@ -28,7 +28,8 @@ from confide.service.core.folder import ServiceFolder
 from confide.service.core.verification import verify_store
 
 ADDRESS = f"http://127.0.0.1:{PORT}"
-ROOM = 300_000  # bytes that are left
+# So many bytes of the disk are left free.
+ROOM = 300_000
 
 
 def sent(key, subject, nonce):
@@ -60,16 +61,20 @@ def main():
     folder = parser.parse_args().folder
     server = start_server(PORT, "service", PORT, "joint", folder)
     try:
-        key, filler = (folder / "key").read_text(), folder / "filler"
+        key = (folder / "key").read_text()
+        filler = folder / "filler"
         disk = os.statvfs(folder)
         filler.write_bytes(bytes(max(disk.f_bavail * disk.f_frsize - ROOM, 0)))
-        counted_users, refused = {}, {}
+        counted_users = {}
+        refused = {}
         while len(refused) < 20 and len(counted_users) < 200_000:
-            subject, nonce = secrets.token_hex(8), secrets.token_urlsafe(16)
+            subject = secrets.token_hex(8)
+            nonce = secrets.token_urlsafe(16)
             code = sent(key, subject, nonce)
             (counted_users if code == 201 else refused)[subject] = (nonce, code)
         print(
-            f"{len(counted_users):,} counted, then {sorted({code for _, code in refused.values()})}; "
+            f"{len(counted_users):,} counted, "
+            f"then {sorted({code for _, code in refused.values()})}; "
             f"ready: {ready()}"
         )
         filler.unlink()
@@ -91,9 +96,8 @@ def main():
     place = ServiceFolder(folder / "service")
     store = place.store()
     counted = sum(store.participants("load").values())
-    print(
-        f"told {len(counted_users) + again.count(201) + again.count(200):,}, in the database {counted:,}"
-    )
+    accepted = len(counted_users) + again.count(201) + again.count(200)
+    print(f"answered as counted {accepted:,}, in the database {counted:,}")
     failed = [
         finding.says
         for finding in verify_store(store, place.keys, place.marks)

@@ -44,7 +44,8 @@ def gigabyte(key, announced, results):
     """Sends a body of 1 GB; the first line of the answer, and how many bytes were taken before the
     connection ended.
     """
-    sent, first_line = 0, b""
+    sent = 0
+    first_line = b""
     length = b"Content-Length: %d" % GIGABYTE if announced else b"Transfer-Encoding: chunked"
     lines = [
         b"POST /v1/runs/demo/reports HTTP/1.1",

@@ -29,14 +29,17 @@ from confide.service.device.client import Accepts, Device
 from confide.service.device.crowd import SharedReads, plain_policy
 from confide.service.device.transport import ServiceRefused, over_http
 
-PORT, USERS, EVERY, IN_FLIGHT = 18741, 4000, 1000, 2000
+PORT = 18741
+USERS = 4000
+EVERY = 1000
+IN_FLIGHT = 2000
 REQUESTS = {"joint": confide.JointDP(0.02, 1e-5), "local": confide.LocalDP(0.5, delta=0.0)}
 PROBLEM = confide.problems.lock(0)
 
 
-def value(learner):
+def value(agent):
     """Of the last round's policies, by their shares."""
-    current = learner.current_round()
+    current = agent.current_round()
     shares = np.array(current.shares or [1.0] * len(current.policies))
     return float(
         sum(
@@ -48,20 +51,21 @@ def value(learner):
 
 def make_agent(trust, seed):
     schedule = confide.privatizers.every(EVERY, USERS)
-    learner = confide.agents.LikelihoodVI(
+    agent = confide.agents.LikelihoodVI(
         PROBLEM.public,
         episodes=USERS,
         privacy=REQUESTS[trust],
         schedule=schedule,
         noise=noise_source("fast", seed),
     )
-    learner.rng = np.random.default_rng(seed)
-    return learner
+    agent.rng = np.random.default_rng(seed)
+    return agent
 
 
 def alone(trust, seed):
     """In one process, user by user."""
-    learner, rng = make_agent(trust, seed), np.random.default_rng(1000 + seed)
+    learner = make_agent(trust, seed)
+    rng = np.random.default_rng(1000 + seed)
     for _ in range(USERS):
         policy = learner.assign(int(rng.integers(2**62)) << 66).policy
         episode = PROBLEM.sample(policy, 1, rng)
@@ -122,7 +126,9 @@ def over_the_network(trust, seed, folder):
 
 
 def crowd(trust, seed, key):
-    send, rng, outcomes = SharedReads(over_http()), random.Random(seed), {}
+    send = SharedReads(over_http())
+    rng = random.Random(seed)
+    outcomes = {}
     accepts = Accepts(REQUESTS[trust].epsilon, REQUESTS[trust].delta, trust, simulation=True)
 
     def join(number):
@@ -140,7 +146,8 @@ def crowd(trust, seed, key):
 
     def report(pair):
         number, device = pair
-        kind, own = rng.random(), np.random.default_rng([seed, number])
+        kind = rng.random()
+        own = np.random.default_rng([seed, number])
         if kind < 0.03:
             return "silent"
         episode = PROBLEM.sample(plain_policy(device.round.policy), 1, own)
@@ -185,7 +192,9 @@ def main():
     ]
     for trust in REQUESTS:
         one = np.array([alone(trust, seed) for seed in range(4 * options.seeds)])
-        two, total, started = [], {}, time.monotonic()
+        two = []
+        total = {}
+        started = time.monotonic()
         for seed in range(options.seeds):
             with tempfile.TemporaryDirectory() as folder:
                 final, outcomes = over_the_network(trust, seed, folder)

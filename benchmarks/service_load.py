@@ -110,7 +110,9 @@ def sqlite_loop(seconds):
         db.execute("CREATE TABLE p (who BLOB PRIMARY KEY, nonce BLOB) WITHOUT ROWID")
         db.execute("CREATE TABLE s (id INTEGER PRIMARY KEY, total BLOB)")
         db.execute("INSERT INTO s VALUES (0, zeroblob(200))")
-        start, rows, used = time.monotonic(), 0, time.process_time()
+        start = time.monotonic()
+        rows = 0
+        used = time.process_time()
         while time.monotonic() - start < seconds:
             db.execute("BEGIN IMMEDIATE")
             for _ in range(64):
@@ -129,14 +131,19 @@ def load(port, pid, make, seconds):
     """Requests over many connections, one at a time on each; rate, server CPU per request in us,
     and latencies in ms.
     """
-    chosen, waiting = selectors.DefaultSelector(), {}
+    chosen = selectors.DefaultSelector()
+    waiting = {}
     for _ in range(CONNECTIONS):
         one = socket.create_connection(("127.0.0.1", port))
         one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         one.setblocking(False)
         chosen.register(one, selectors.EVENT_READ)
         waiting[one] = [b"", 0.0]
-    cpu, start, done, took, codes = _cpu(pid), time.monotonic(), 0, [], {}
+    cpu = _cpu(pid)
+    start = time.monotonic()
+    done = 0
+    took = []
+    codes = {}
     for one in waiting:
         one.send(make())
         waiting[one][1] = time.monotonic()
@@ -163,7 +170,8 @@ def load(port, pid, make, seconds):
             done += 1
             state[0], state[1] = b"", now
             one.send(make())
-    elapsed, used = time.monotonic() - start, _cpu(pid) - cpu
+    elapsed = time.monotonic() - start
+    used = _cpu(pid) - cpu
     for one in waiting:
         one.close()
     assert set(codes) <= {"200", "201"}, codes
@@ -240,7 +248,8 @@ def measure(seconds, rounds):
             bodies[f"service, {trust}"] = lambda key=key, make_bodies=make_bodies: post(
                 make_bodies(), key
             )
-        for _ in range(rounds + 1):  # the first warms up
+        # The first round warms up and does not count.
+        for _ in range(rounds + 1):
             for name, (port, server) in servers.items():
                 rows.setdefault(f"{name}: POST", []).append(
                     load(port, server.pid, bodies[name], seconds)
@@ -262,7 +271,9 @@ def flat(reports):
     """
     with tempfile.TemporaryDirectory(dir=".") as folder:
         server = start_server(PORT, "service", PORT, "joint", folder)
-        key, sent, start = Path(folder, "key").read_text(), 0, time.monotonic()
+        key = Path(folder, "key").read_text()
+        sent = 0
+        start = time.monotonic()
         lines = [
             "| reports | per second so far | memory, MB | database and log, MB | p99, ms |",
             "|---|---|---|---|---|",

@@ -9,7 +9,9 @@ import tempfile
 from pathlib import Path
 
 from record import record
-from service_crashes import matrix  # it finds the harness of the tests
+
+# This import also makes the harness of the tests importable.
+from service_crashes import matrix
 
 from confide.service.core.folder import ServiceFolder
 from confide.service.store import postgres
@@ -50,7 +52,8 @@ def main():
                     point, trust, options.kills, address=server.url
                 )
                 killed.append(
-                    f"| {point} | {trust} | {kills} | {counted_users} | {releases} | {len(problems)} |"
+                    f"| {point} | {trust} | {kills} | {counted_users} | {releases} "
+                    f"| {len(problems)} |"
                 )
                 print(killed[-1], flush=True)
         for twin, point in ((AnswersBeforeCommit, "summed"), (ShowsBeforeCommit, "drawn")):
@@ -58,7 +61,8 @@ def main():
                 point, "joint", 3, twin, address=server.url
             )
             killed.append(
-                f"| {point}, twin {twin.__name__} | joint | {kills} | {counted_users} | {releases} | "
+                f"| {point}, twin {twin.__name__} | joint | {kills} | {counted_users} | "
+                f"{releases} | "
                 f"{len(problems)} |"
             )
         for count, trust in ((2, "joint"), (2, "local"), (3, "joint"), (3, "local")):

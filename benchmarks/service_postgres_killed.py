@@ -28,14 +28,18 @@ from service_bench import Bench
 from confide.service.core.folder import ServiceFolder
 from confide.service.core.verification import verify_store
 
-USERS, EVERY, GROUP = 2000, 100, 10
+USERS = 2000
+EVERY = 100
+GROUP = 10
 
 
 class Server:
     """A PostgreSQL server that can be killed. It recovers from its log when it is started again."""
 
     def __init__(self, place):
-        self.place, self.where, self.user = place, programs(), {}
+        self.place = place
+        self.where = programs()
+        self.user = {}
         if os.geteuid() == 0:
             account = pwd.getpwnam("postgres")
             os.chown(place, account.pw_uid, account.pw_gid)
@@ -89,7 +93,10 @@ def kill_repeatedly(kills, trust):
             folder = ServiceFolder(Path(place) / "service", address=Cluster(place).url())
             bench = Bench(folder)
             bench.create(trust=trust, users=USERS, every=EVERY)
-            counted_users, refused, person, done = set(), 0, 0, 0
+            counted_users = set()
+            refused = 0
+            person = 0
+            done = 0
             while bench.service.runs["demo"].status == "open":
                 names = [f"person {number}" for number in range(person, person + GROUP)]
                 person += GROUP
@@ -99,7 +106,8 @@ def kill_repeatedly(kills, trust):
                     done += 1
                     refused += sum(outcome == "unavailable" for outcome in bench.send(*reports))
                     server.start()
-                outcomes = bench.send(*reports)  # the same bytes
+                # The devices send the same bytes again.
+                outcomes = bench.send(*reports)
                 while "unavailable" in outcomes:
                     refused += outcomes.count("unavailable")
                     time.sleep(0.1)

@@ -61,7 +61,7 @@ def table(numbers: dict[str, dict[str, int]], before: dict[str, dict[str, int]])
         ("recovered from a copy after each report", "by_copies"),
         (f"recovered from one copy of the log (the most of {BATCH})", "by_log"),
         ("copies with an exact sum or contribution in clear text", "exact_sums_in_files"),
-        ("copies with a learner's state in clear text", "states_in_files"),
+        ("copies with an agent's state in clear text", "states_in_files"),
     ]
     head = [
         f"{database}, {version}"

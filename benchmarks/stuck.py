@@ -1,7 +1,7 @@
-"""Which default learners get stuck: how far the policies of the last quarter of the users are from
+"""Which default agents get stuck: how far the policies of the last quarter of the users are from
 optimal, on families of problems.
 
-    python benchmarks/stuck.py [--aside] [--learners NAME ...] [--write]
+    python benchmarks/stuck.py [--aside] [--agents NAME ...] [--write]
 
 Defaults were chosen on instances 0 to 15 of each family; --aside takes instances that nothing was
 chosen on.
@@ -28,8 +28,10 @@ from confide.agents import (
 )
 from confide.privacy import JointDP, NoPrivacy
 
-EPISODES, LIMIT = 20_000, 2.0  # per cent
-LEARNERS = (
+# A run is stuck if it is further from the optimum than this, in per cent.
+EPISODES = 20_000
+LIMIT = 2.0
+AGENTS = (
     UCRLVTR,
     UCRLVTRPlus,
     LinOptVI,
@@ -39,37 +41,40 @@ LEARNERS = (
     NextStateVI,
     LSVIUCB,
 )
-TABLES = (NextStateVI, LSVIUCB)  # these learn the same problems as linear MDPs, without the kernels
+# These learn the same problems as linear MDPs, without the kernels.
+TABLES = (NextStateVI, LSVIUCB)
 
 
-def distance(learner: type, family: str, instance: int, epsilon: float) -> float:
+def distance(agent_class: type, family: str, instance: int, epsilon: float) -> float:
     """The regret of the last quarter of the users, in per cent of what uniform play loses in it."""
     problem = (
-        tabular(MIXTURES[family](instance)) if learner in TABLES else MIXTURES[family](instance)
+        tabular(MIXTURES[family](instance)) if agent_class in TABLES else MIXTURES[family](instance)
     )
     privacy = NoPrivacy() if epsilon == math.inf else JointDP(epsilon, 1e-5)
     run = confide.run(
-        learner(problem.public, episodes=EPISODES, privacy=privacy), problem, seed=instance
+        agent_class(problem.public, episodes=EPISODES, privacy=privacy), problem, seed=instance
     )
     late = np.diff(run.curve("regret", np.array([3 * EPISODES // 4, EPISODES])))[0]
     return 400 * late / EPISODES / (problem.optimal_value - problem.uniform_value)
 
 
-def rows(instances: range, learners: list[str]) -> Iterator[str]:
-    yield f"| learner | epsilon | {' | '.join(MIXTURES)} |"
+def rows(instances: range, agent_names: list[str]) -> Iterator[str]:
+    yield f"| agent | epsilon | {' | '.join(MIXTURES)} |"
     yield f"|---|---|{'---|' * len(MIXTURES)}"
-    for learner in (one for one in LEARNERS if one.name in learners):
+    for agent_class in (one for one in AGENTS if one.name in agent_names):
         for epsilon in (math.inf, 10.0):
             cells = []
             for family in MIXTURES:
-                distances = [distance(learner, family, instance, epsilon) for instance in instances]
+                distances = [
+                    distance(agent_class, family, instance, epsilon) for instance in instances
+                ]
                 within = sum(one <= LIMIT for one in distances)
                 text = (
                     f"{within}/{len(distances)}, {np.median(distances):.1f}, {max(distances):.1f}"
                 )
                 cells.append(text if within == len(distances) else f"**{text}**")
             line = (
-                f"| {learner.name} | {'none' if epsilon == math.inf else f'{epsilon:g}'} | "
+                f"| {agent_class.name} | {'none' if epsilon == math.inf else f'{epsilon:g}'} | "
                 f"{' | '.join(cells)} |"
             )
             print(line, flush=True)
@@ -79,12 +84,12 @@ def rows(instances: range, learners: list[str]) -> Iterator[str]:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--aside", action="store_true")
-    parser.add_argument("--learners", nargs="+", default=[learner.name for learner in LEARNERS])
+    parser.add_argument("--agents", nargs="+", default=[agent_class.name for agent_class in AGENTS])
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     instances = ASIDE if options.aside else TUNING
     about = (
-        f"{EPISODES:,} users, delta = 1e-5, default learners, instances {instances[0]} to "
+        f"{EPISODES:,} users, delta = 1e-5, default agents, instances {instances[0]} to "
         f"{instances[-1]} of each family in "
         "`benchmarks/families.py`, one run each. A cell has the number of runs in which the "
         "policies that serve the last quarter of the "
@@ -96,7 +101,7 @@ def main() -> None:
     )
     record(
         "Learners that get stuck",
-        f"{about}\n\n" + "\n".join(rows(instances, options.learners)) + "\n",
+        f"{about}\n\n" + "\n".join(rows(instances, options.agents)) + "\n",
         write=options.write,
     )
 

@@ -102,7 +102,8 @@ def overhead(episodes: int, repeats: int) -> list[str]:
             )
         )
         pairs = both(cell, repeats)
-        alone, inside = median(a for a, _ in pairs), median(b for _, b in pairs)
+        alone = median(a for a, _ in pairs)
+        inside = median(b for _, b in pairs)
         ratio = median(b / a for a, b in pairs)
         lines.append(
             f"| {agent} on {problem} | {alone:.3f} | {inside:.3f} | {100 * (ratio - 1):+.1f} % |"
@@ -136,7 +137,8 @@ def kills(times: int, workers: int) -> list[str]:
     table, against one left alone.
     """
     with tempfile.TemporaryDirectory() as folder:
-        place, chance = Path(folder), random.Random(1)
+        place = Path(folder)
+        chance = random.Random(1)
         (place / "sweep.toml").write_text(
             'agents = ["ucrl-vtr", "likelihood-vi"]\nproblems = ["lock", "rand"]\n'
             "episodes = 100_000\nseeds = 20\n[privacy]\nepsilons = [1, 5]\n"
@@ -150,7 +152,8 @@ def kills(times: int, workers: int) -> list[str]:
             "--workers",
             str(workers),
         ]
-        done, quiet = 0, {"cwd": place, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        done = 0
+        quiet = {"cwd": place, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         while done < times:
             driver = subprocess.Popen([*command, "--out", "resumed"], **quiet)
             time.sleep(chance.uniform(1.0, 2.5))

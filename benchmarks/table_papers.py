@@ -1,4 +1,4 @@
-"""The papers' learners of tables beside TabularPSRL, K = 1e5: regret relative to uniform play.
+"""The papers' agents for tabular MDPs beside TabularPSRL, K = 1e5: regret relative to uniform play.
 
 By hand: python benchmarks/table_papers.py [AGENT ...] > table.md. The table is in
 docs/agents/tabular.md.
@@ -13,7 +13,8 @@ import confide
 from confide.agents import DPUCBVI, LDPOBI, PUCB, UCBPO, UCBVI, TabularPSRL
 from confide.problems import double_chain, garnet, riverswim, riverswim_stage
 
-EPISODES, SEEDS = 100_000, range(500, 508)
+EPISODES = 100_000
+SEEDS = range(500, 508)
 PROBLEMS = {
     "riverswim": riverswim(),
     "double chain": double_chain(),
@@ -40,7 +41,8 @@ def lost(kind, problem, privacy):
     relative_regrets = [
         run.regret[-1] / (EPISODES * (run.optimal_value - run.uniform_value)) for run in runs
     ]
-    return f"{np.mean(relative_regrets):.4f} ± {np.std(relative_regrets, ddof=1) / math.sqrt(len(relative_regrets)):.4f}"
+    standard_error = np.std(relative_regrets, ddof=1) / math.sqrt(len(relative_regrets))
+    return f"{np.mean(relative_regrets):.4f} ± {standard_error:.4f}"
 
 
 def measure_regrets():

@@ -21,10 +21,14 @@ from confide.agents import TabularPSRL
 from confide.privacy.request import JointDP, LocalDP, NoPrivacy, Request
 from confide.problems import TabularMDP, double_chain, garnet, make, riverswim, riverswim_stage
 
-SEEDS = range(300, 316)  # nothing was chosen on them
-OTHERS = range(500, 516)  # of rows with learned rewards, which were chosen on some of the first
-K, DELTA = 100_000, 1e-5
-GARNETS = 5  # instances, in turn
+# These seeds are held out: no constant was tuned on them.
+SEEDS = range(300, 316)
+# Seeds of rows with learned rewards, whose constants were tuned on some of SEEDS.
+OTHERS = range(500, 516)
+K = 100_000
+DELTA = 1e-5
+# The runs take so many instances in turn.
+GARNETS = 5
 PROBLEMS = {
     "riverswim": lambda _: riverswim(),
     "FrozenLake 4x4, H = 20": lambda _: make("gym:FrozenLake-v1", horizon=20, rewards="public"),
@@ -34,10 +38,10 @@ PROBLEMS = {
     "FrozenLake 8x8, H = 50": lambda _: make("gym:FrozenLake8x8-v1", horizon=50, rewards="public"),
 }
 FIRST = tuple(PROBLEMS)[:4]
-PROMISES = {"1": JointDP(1.0, DELTA), "10": JointDP(10.0, DELTA), "none": NoPrivacy()}
+REQUESTS = {"1": JointDP(1.0, DELTA), "10": JointDP(10.0, DELTA), "none": NoPrivacy()}
 HEAD = (
     (
-        "| problem | knows | promise | K | regret / uniform play: mean ± s.e. | median | largest | "
+        "| problem | knows | privacy | K | regret / uniform play: mean ± s.e. | median | largest | "
         "seconds |\n"
     )
     + "|---" * 8
@@ -57,7 +61,8 @@ def measure_runs(
     problem_name: str, privacy: Request, seeds: range, episodes: int, knows: str
 ) -> tuple[np.ndarray, np.ndarray]:
     """Relative regret and seconds [seed]."""
-    lost, seconds = [], []
+    lost = []
+    seconds = []
     for seed in seeds:
         problem: Any = PROBLEMS[problem_name](seed)
         support = (problem.transitions.dense() > 0).any(axis=0) if knows == "support" else None
@@ -71,7 +76,12 @@ def measure_runs(
 
 
 def row(
-    problem_name: str, promise: str, privacy: Request, seeds: range, episodes: int, knows: str = ""
+    problem_name: str,
+    privacy_name: str,
+    privacy: Request,
+    seeds: range,
+    episodes: int,
+    knows: str = "",
 ) -> str:
     lost, seconds = measure_runs(problem_name, privacy, seeds, episodes, knows)
     error = lost.std(ddof=1) / np.sqrt(len(lost))
@@ -79,7 +89,7 @@ def row(
         f"{lost.mean():.4f} ± {error:.4f} | {np.median(lost):.4f} | {lost.max():.4f} | "
         f"{np.median(seconds):.2f}"
     )
-    line = f"| {problem_name} | {knows} | {promise} | {episodes:,} | {figures} |"
+    line = f"| {problem_name} | {knows} | {privacy_name} | {episodes:,} | {figures} |"
     print(line, flush=True)
     return line
 
@@ -91,29 +101,29 @@ def main() -> None:
     parser.add_argument("--only", metavar="TEXT")
     options = parser.parse_args()
     seeds, others, many = (SEEDS[:2], OTHERS[:2], 10) if options.quick else (SEEDS, OTHERS, 1)
-    named = {name: f"epsilon = {name}" if name != "none" else name for name in PROMISES}
+    named = {name: f"epsilon = {name}" if name != "none" else name for name in REQUESTS}
     cases = [
-        (problem_name, named[name], PROMISES[name], seeds, K, "")
-        for name in PROMISES
+        (problem_name, named[name], REQUESTS[name], seeds, K, "")
+        for name in REQUESTS
         for problem_name in tuple(PROBLEMS)[:5]
     ]
     cases += [
-        (problem_name, named["1"], PROMISES["1"], seeds, K, "support") for problem_name in FIRST
+        (problem_name, named["1"], REQUESTS["1"], seeds, K, "support") for problem_name in FIRST
     ]
     cases += [
-        (problem_name, named[name], PROMISES[name], others, K, "no rewards")
-        for name in PROMISES
+        (problem_name, named[name], REQUESTS[name], others, K, "no rewards")
+        for name in REQUESTS
         for problem_name in FIRST
     ]
-    cases += [("riverswim", named[name], PROMISES[name], seeds, 20_000, "") for name in PROMISES]
+    cases += [("riverswim", named[name], REQUESTS[name], seeds, 20_000, "") for name in REQUESTS]
     cases += [
         ("riverswim", f"local, epsilon = {e:g}", LocalDP(e, delta=0.0), seeds[:8], 1_000_000, "")
         for e in (1.0, 10.0)
     ]
     cases += [
-        (tuple(PROBLEMS)[5], named[name], PROMISES[name], seeds, K, "") for name in ("1", "10")
+        (tuple(PROBLEMS)[5], named[name], REQUESTS[name], seeds, K, "") for name in ("1", "10")
     ]
-    cases += [(tuple(PROBLEMS)[5], named["1"], PROMISES["1"], seeds, K, "support")]
+    cases += [(tuple(PROBLEMS)[5], named["1"], REQUESTS["1"], seeds, K, "support")]
     rows = [
         row(*most, users // many, knows)
         for *most, users, knows in cases
@@ -122,7 +132,7 @@ def main() -> None:
     about = (
         f"TabularPSRL with its defaults, delta = {DELTA:g} (local: 0), "
         f"seeds {seeds[0]}..{seeds[-1]} (local: the first eight), "
-        f"where rewards are learned {others[0]}..{others[-1]}; nothing was chosen on them. "
+        f"where rewards are learned {others[0]}..{others[-1]}; no constant was tuned on them. "
         "Seconds are medians of whole runs, simulation included, on a shared machine."
     )
     record("Tables", "\n".join([about, "", HEAD, *rows, ""]), write=options.write)

@@ -13,7 +13,7 @@ policies in one's own environment.
 - environments: a run in three environments, the printed interval of the final policy, and 10,000
   rollouts of the saved policy.
 
-Worlds: the grid is 6 x 6 with slips, a corner pays 1 and ends. riverswim and garnet are those of
+Problems: the grid is 6 x 6 with slips, a corner pays 1 and ends. riverswim and garnet are those of
 the library, the clinic is that of examples/messy_log.py. Users of these act uniformly, for at most
 20 steps (the clinic 12), at discount 0.95. The target takes the optimal action in a twentieth of
 the cases, and acts as users do otherwise; it is also compared with a policy that takes the first
@@ -53,7 +53,9 @@ from confide.trajectory import LoggedUsers
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
 from messy_log import hospital
 
-GAMMA, LEVEL, Z = 0.95, 0.9, 1.6449
+GAMMA = 0.95
+LEVEL = 0.9
+Z = 1.6449
 USERS = 10_000
 PRIVACY = {
     "1": confide.CentralDP(1.0, 1e-6),
@@ -70,7 +72,9 @@ class Held:
     max_trajectories = 1
 
     def __init__(self, users, steps):
-        self.users, self.max_steps, self.sums = users, steps, {}
+        self.users = users
+        self.max_steps = steps
+        self.sums = {}
         self.parts = ()
 
     def total(self, statistic, *, progress=None):  # noqa: ARG002
@@ -142,7 +146,7 @@ def width_of(residuals, denominator=None):
     return 2 * Z * float(np.sqrt((residuals**2).sum())) / scale
 
 
-# The worlds.
+# The problems.
 
 
 def grid(size=6, slip=0.2, horizon=20):
@@ -156,7 +160,8 @@ def grid(size=6, slip=0.2, horizon=20):
         x, y = divmod(s, size)
         reached = []
         for dx, dy in moves:
-            nx, ny = min(max(x + dx, 0), size - 1), min(max(y + dy, 0), size - 1)
+            nx = min(max(x + dx, 0), size - 1)
+            ny = min(max(y + dy, 0), size - 1)
             reached.append(nx * size + ny)
         for a in range(4):
             for b in range(4):
@@ -240,7 +245,8 @@ class LoggedProblem:
         to_go = [np.zeros(self.problem.states)]  # [steps left][state]
         for _ in range(self.steps):
             to_go.append(rewards + GAMMA * go * (P @ to_go[-1]))
-        visits, returns = np.zeros(self.problem.states), np.zeros(self.problem.states)
+        visits = np.zeros(self.problem.states)
+        returns = np.zeros(self.problem.states)
         for state in range(self.problem.states):
             without_visit = self.problem.truth.start.copy()
             for step in range(self.steps):
@@ -268,20 +274,21 @@ def logged_problems():
 # Coverage.
 
 
-BLOCK = 50  # logs
+# So many logs are one block.
+BLOCK = 50
 
 
 def coverage(logs, keep, names, first_log):
     lines = [
         "## Coverage of 90 % intervals and their widths",
-        f"{logs:,} simulated logs of {USERS:,} users per world. "
+        f"{logs:,} simulated logs of {USERS:,} users per problem. "
         "*share* is the median width as a share of the range of returns (of twice the "
         "range for differences), *x textbook* the same as a multiple of the median width of the "
         "textbook's interval on the same logs without noise. *none* "
         "counts intervals that are printed as not estimated; they count as hits, "
         "and with the whole range as width. States are those with at least 1 % of the visits.",
         "",
-        "| world | value | epsilon | coverage | share | x textbook | none |",
+        "| problem | value | epsilon | coverage | share | x textbook | none |",
         "|---|---|---|---|---|---|---|",
     ]
     first = first_log // BLOCK
@@ -371,7 +378,8 @@ def summary(problem, results):
             )
     usual = np.median(results["textbook states"], axis=0)
     for eps in PRIVACY:
-        hits, widths = results[f"{eps} states"][:, 0], results[f"{eps} states"][:, 1]
+        hits = results[f"{eps} states"][:, 0]
+        widths = results[f"{eps} states"][:, 1]
         none = int(np.isnan(widths).sum())
         widths = np.nan_to_num(widths, nan=problem.most)
         ratio = float(np.median(np.median(widths, axis=0) / np.maximum(usual, 1e-12)))
@@ -544,11 +552,9 @@ def kept(users):
 def bellman(users, state_count, discount):
     """V = r + discount P V of the transitions that there were; nothing follows the last row."""
     states, _, rewards, _, mask = pad_trajectories(users)
-    counts, paid, P = (
-        np.zeros(state_count),
-        np.zeros(state_count),
-        np.zeros((state_count, state_count)),
-    )
+    counts = np.zeros(state_count)
+    paid = np.zeros(state_count)
+    P = np.zeros((state_count, state_count))
     for step in range(mask.shape[1]):
         here = mask[:, step]
         counts += np.bincount(states[here, step], minlength=state_count)

@@ -38,7 +38,8 @@ from confide.problems import TabularMDP, garnet, riverswim
 from confide.trajectory import LoggedUsers
 from offline import LoggedProblem, grid, plain
 
-USERS, DELTA = 10_000, 1e-6
+USERS = 10_000
+DELTA = 1e-6
 LEAST_VISITS = 0.01
 TRUTH_USERS = 400_000
 
@@ -46,7 +47,8 @@ TRUTH_USERS = 400_000
 @dataclass(frozen=True)
 class Setting:
     logged_problem: LoggedProblem
-    ends: bool  # whether a short trajectory is over
+    # Whether a short trajectory is over.
+    ends: bool
     terminal: np.ndarray | None = None
 
     @property
@@ -65,7 +67,8 @@ class Setting:
         )
 
     def users(self, people, seed):
-        logged_problem, H = self.logged_problem, self.steps
+        logged_problem = self.logged_problem
+        H = self.steps
         # Rewards are drawn: success or not.
         problem = TabularMDP(
             logged_problem.P,
@@ -104,11 +107,14 @@ class Setting:
 
 
 def clinic():
-    better, worse = (0.15, 0.35, 0.5), (0.25, 0.15, 0.2)
-    P, rewards = np.zeros((6, 3, 6)), np.zeros((6, 3))
+    better = (0.15, 0.35, 0.5)
+    worse = (0.25, 0.15, 0.2)
+    P = np.zeros((6, 3, 6))
+    rewards = np.zeros((6, 3))
     for state in range(5):
         for action in range(3):
-            up, down = better[action], worse[action] if state < 4 else 0.0
+            up = better[action]
+            down = worse[action] if state < 4 else 0.0
             P[state, action, 5 if state == 0 else state - 1] += up
             P[state, action, min(state + 1, 4)] += down
             P[state, action, state] += 1 - up - down
@@ -181,8 +187,11 @@ class Simulated:
     parts = ()
 
     def __init__(self, blocks, max_steps):
-        self._blocks, self.max_steps, self.max_trajectories = blocks, max_steps, 1
-        self._sums, self._asked = [], 0
+        self._blocks = blocks
+        self.max_steps = max_steps
+        self.max_trajectories = 1
+        self._sums = []
+        self._asked = 0
 
     def again(self):
         self._asked = 0
@@ -202,17 +211,25 @@ class Measured:
     """What the releases of one setting at one epsilon say, log by log."""
 
     def __init__(self, name, setting, epsilon):
-        self.name, self.setting, self.epsilon = name, setting, epsilon
+        self.name = name
+        self.setting = setting
+        self.epsilon = epsilon
         self.logs = self.skipped = self.states_skipped = self.announced = self.wrong = 0
-        self.hits, self.widths, self.state_widths, self.bounds = [], [], [], []
+        self.hits = []
+        self.widths = []
+        self.state_widths = []
+        self.bounds = []
         self.states = {}
-        self.told, self.true, self.arms = [], [], []
+        self.told = []
+        self.true = []
+        self.arms = []
 
     def add(self, model, logged, states):
         """`logged` is the true value of the logged policy, and `states` the true values of the
         states that are looked at.
         """
-        setting, logged_problem = self.setting, self.setting.logged_problem
+        setting = self.setting
+        logged_problem = self.setting.logged_problem
         span = 2 * model.logged_returns.radius
         self.logs += 1
         if model.logged.estimated:
@@ -306,7 +323,8 @@ def held_out(name, setting, logs):
 
 
 def held_out_line(name, setting, epsilon, logs):
-    hits, widths = [], []
+    hits = []
+    widths = []
     unchanged = not_estimated = by_weights = 0
     for seed in range(logs):
         learn, test = setting.log(USERS, seed).split(0.5)

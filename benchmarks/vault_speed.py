@@ -40,7 +40,8 @@ def work(folder, address):
     Report = import_module(f"{package}.admission").Report
     ServiceFolder = import_module(f"{package}.folder").ServiceFolder
     spec = import_module(f"{package}.spec")
-    Batching, RunSpec = spec.Batching, spec.RunSpec
+    Batching = spec.Batching
+    RunSpec = spec.RunSpec
 
     place = ServiceFolder(folder, address=address or None)
     if not place.exists():
