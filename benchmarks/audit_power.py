@@ -1,13 +1,12 @@
-"""How often `confide audit AGENT --twin noise` catches noise that is 20 % too small, at the default
-epsilon, delta and number of runs.
+"""How often `confide audit AGENT --twin noise` catches noise that is 20 % too small.
 
     python benchmarks/audit_power.py [--runs 8000] [--seeds 100] [--real 300] [--write]
 
-A whole audit of an agent plans thousands of times. So `seeds` audits are made of scores that are
-drawn from their law: what is noised is the same in every run (LSVI-UCB excepted, whose questions
-follow from releases: one run of it is taken for all), and the noise is Gaussian. The mean of the
-score over `real` runs of the agent itself, and its standard deviation, are shown beside those of
-the law.
+The audits have the default epsilon, delta and number of runs. A whole audit of an agent plans
+thousands of times. So `seeds` audits are made of scores that are drawn from their law: what is
+noised is the same in every run (LSVI-UCB excepted, whose questions follow from releases: one run of
+it is taken for all), and the noise is Gaussian. The mean of the score over `real` runs of the agent
+itself, and its standard deviation, are shown beside those of the law.
 """
 
 import argparse
@@ -49,10 +48,10 @@ class Law:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=8000)
-    parser.add_argument("--seeds", type=int, default=100)
+    parser.add_argument("--runs", type=int, default=8000, help="the number of runs")
+    parser.add_argument("--seeds", type=int, default=100, help="the number of seeds")
     parser.add_argument("--real", type=int, default=300)
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--write", action="store_true", help="write the page in benchmarks/results")
     options = parser.parse_args()
     lines = [
         "| agent | share of the stated loss that the two data sets use | noise 20 % too small: "

@@ -1,11 +1,10 @@
-"""Contextual linear bandits: LinTS and LinUCB, ten actions, K = 1e5, delta = 1e-5, regret relative
-to uniform play.
+"""Regret of LinTS and LinUCB on contextual linear bandits with ten actions.
 
     python benchmarks/bandits.py [--quick] [--write]
 
-Rewards are 1 with probability 1/2 + <x, theta>, ||theta|| = 1/2; each seed is another problem.
---quick takes two seeds of each row and a tenth of the users. With --write the table goes to
-benchmarks/results/bandits.md.
+K = 1e5 and delta = 1e-5. Regret is relative to uniform play. Rewards are 1 with probability 1/2 +
+<x, theta>, ||theta|| = 1/2; each seed is another problem. --quick takes two seeds of each row and a
+tenth of the users. With --write the table goes to benchmarks/results/bandits.md.
 """
 
 import argparse
@@ -116,8 +115,10 @@ def row(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument(
+        "--quick", action="store_true", help="measure only a small part, to try the script"
+    )
+    parser.add_argument("--write", action="store_true", help="write the page in benchmarks/results")
     options = parser.parse_args()
     seeds, fewer, episodes = (
         (range(300, 302), range(300, 302), K // 10) if options.quick else (SEEDS, FEWER, K)

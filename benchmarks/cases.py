@@ -1,5 +1,6 @@
-"""The cases of a benchmark, run as the cells of a sweep: on all cores, one thread each, and nothing
-twice (`.confide-store`).
+"""The cases of a benchmark, run as the cells of a sweep.
+
+Cases run on all cores with one thread each. Finished ones are kept in `.confide-store`.
 """
 
 import math
@@ -22,7 +23,7 @@ DELTA = 1e-5
 
 @dataclass(frozen=True)
 class Case:
-    """One row of a table: all that decides it."""
+    """One row of a table, and everything that decides its numbers."""
 
     # A name of the catalogue, or the file of a saved problem.
     problem: str
@@ -56,16 +57,18 @@ class Case:
 
 @dataclass(frozen=True)
 class Sample:
-    """What the seeds of a case gave: regret, and episodes to 90 % (infinite if never)."""
+    """The results of a case: one regret and one number of episodes for each seed."""
 
     # The regret after all users [seed].
     regret: np.ndarray
-    episodes: np.ndarray  # [seed]
+    # The episodes until policies stay 90 % of the way to the optimum, or infinity [seed].
+    episodes: np.ndarray
     # The regret of uniform play. In a linear system it is that of doing nothing.
     nothing: float = math.nan
     # The numbers of users at which the curves are known [checkpoint].
     users: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    curves: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))  # [seed, checkpoint]
+    # The regret at each checkpoint [seed, checkpoint].
+    curves: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
 
 
 def joint(epsilon: float) -> Request:
@@ -73,7 +76,7 @@ def joint(epsilon: float) -> Request:
 
 
 def save_problem(name: str, problem: Any) -> str:
-    """The file of a problem that is not in the catalogue."""
+    """Save a problem that is not in the catalogue, and return its file."""
     path = Path(STORE) / "problems" / f"{re.sub(r'[^a-zA-Z0-9]+', '-', name).strip('-')}.npz"
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists():
@@ -82,7 +85,7 @@ def save_problem(name: str, problem: Any) -> str:
 
 
 def measure_cases(cases: Iterable[Case]) -> dict[Case, Sample]:
-    """All cases; what fails ends the benchmark."""
+    """Run all cases that are not in the store. A case that fails ends the benchmark."""
     chosen = list(dict.fromkeys(cases))
     results = run_cells((cell for case in chosen for cell in case.cells), store=Store(STORE))
     broken = [result for result in results.values() if result["status"] != "done"]

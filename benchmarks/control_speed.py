@@ -1,12 +1,12 @@
-"""Private control as one would write it in NumPy and SciPy beside confide's, in one process and in
-interleaved rounds.
+"""Private control in confide beside the same programs in NumPy and SciPy.
 
     python benchmarks/control_speed.py [--rounds 3] [--write]
 
-The plain agent does what confide's does, so that their regret is alike: clips, noises, widths,
-starts of the search, times of release, exact regret. Only what is known before the data (caps,
-weights, times) it takes from confide. It searches by SLSQP with the exact gradient, or with SciPy's
-differences. Machines are noisy: ratios are what counts.
+Both run in one process and in interleaved rounds. The plain agent does what confide's does, so that
+their regret is alike: clips, noises, widths, starts of the search, times of release, exact regret.
+Only what is known before the data (caps, weights, times) it takes from confide. It searches by
+SLSQP with the exact gradient, or with SciPy's differences. Machines are noisy: ratios are what
+counts.
 """
 
 import argparse
@@ -567,8 +567,8 @@ def local(rounds: int) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--rounds", type=int, default=3, help="the number of rounds")
+    parser.add_argument("--write", action="store_true", help="write the page in benchmarks/results")
     options = parser.parse_args()
     (each, replanned), (own, lazy), devices = (
         replanning(options.rounds),

@@ -211,8 +211,8 @@ def covariance(runs: int = 100_000) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--episodes", type=int, default=1_000_000)
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--episodes", type=int, default=1_000_000, help="the number of episodes")
+    parser.add_argument("--write", action="store_true", help="write the page in benchmarks/results")
     options = parser.parse_args()
     sections = [throughput(options.episodes), noise(), calibration(), covariance()]
     text = "\n\n".join("\n".join(lines) for lines in sections) + "\n"

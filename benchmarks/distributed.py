@@ -111,8 +111,10 @@ def lines(seeds) -> list[str]:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument(
+        "--quick", action="store_true", help="measure only a small part, to try the script"
+    )
+    parser.add_argument("--write", action="store_true", help="write the page in benchmarks/results")
     options = parser.parse_args()
     record(
         "Distributed noise",

@@ -448,8 +448,10 @@ def picture(errors: dict[str, dict[int, float]]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument(
+        "--quick", action="store_true", help="measure only a small part, to try the script"
+    )
+    parser.add_argument("--write", action="store_true", help="write the page in benchmarks/results")
     options = parser.parse_args()
     warnings.simplefilter("ignore", DeltaWarning)
     start = time.perf_counter()

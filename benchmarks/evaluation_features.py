@@ -1,11 +1,10 @@
-"""Linear and off-policy evaluation on the chain of [Balle16]: errors, and how often 90 % intervals
-hold the truth.
+"""Errors and coverage of linear and off-policy evaluation on the chain of [Balle16].
 
     python benchmarks/evaluation_features.py [--runs 200] [--write]
 
-40 states, stay with 1/2, discount .99, uniform start, reward 1 in the last state. In off-policy
-rows to advance is an action that users take half of the time, and the target policy with
-probability .55.
+Coverage is how often 90 % intervals hold the truth. 40 states, stay with 1/2, discount .99, uniform
+start, reward 1 in the last state. In off-policy rows to advance is an action that users take half
+of the time, and the target policy with probability .55.
 """
 
 import argparse
@@ -173,8 +172,8 @@ def speed() -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=200)
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--runs", type=int, default=200, help="the number of runs")
+    parser.add_argument("--write", action="store_true", help="write the page in benchmarks/results")
     options = parser.parse_args()
     warnings.simplefilter("ignore", DeltaWarning)
     private = {f"m = {m:,}": measure_errors(m, TIGHT, options.runs) for m in SIZES}

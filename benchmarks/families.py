@@ -1,8 +1,8 @@
-"""Families of small problems on which an agent can get stuck: a policy that looks best from what
-it has seen, and is not.
+"""Families of small problems on which an agent can get stuck.
 
-An instance is decided by its seed. Seeds below 100 are for choosing defaults; seeds from 100 on are
-aside: nothing is chosen on them.
+On these problems a policy may look best from what the agent has seen, and not be best. An instance
+is decided by its seed. Seeds below 100 are for choosing defaults; seeds from 100 on are aside:
+nothing is chosen on them.
 """
 
 from collections.abc import Callable

@@ -1,11 +1,11 @@
-"""Hostile arguments of the public API: how many calls end in an error that is not one of confide's,
-or never end.
+"""How many calls of the public API with hostile arguments end badly.
 
 python benchmarks/fuzz_api.py [--calls 8000] [--objects 2000] [--seed 0]
 
-Half of the calls are those of `tests/fuzz/calls.py`, in which one or two valid arguments are
-replaced; the others are those of `tests/fuzz/methods.py`: every public method of public objects.
-Objects with users' data are made in processes of their own (`tests/fuzz/data.py`).
+A call ends badly if its error is not one of confide's, or if it never ends. Half of the calls are
+those of `tests/fuzz/calls.py`, in which one or two valid arguments are replaced; the others are
+those of `tests/fuzz/methods.py`: every public method of public objects. Objects with users' data
+are made in processes of their own (`tests/fuzz/data.py`).
 """
 
 import argparse
@@ -27,9 +27,9 @@ from methods import fuzz_methods  # noqa: E402
 
 def parse_options():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--calls", type=int, default=8000)
+    parser.add_argument("--calls", type=int, default=8000, help="the number of calls")
     parser.add_argument("--objects", type=int, default=2000)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0, help="the seed")
     parser.add_argument(
         "--seconds", type=float, default=20.0, help="a call that runs longer is endless"
     )

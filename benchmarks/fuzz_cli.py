@@ -1,7 +1,9 @@
-"""Hostile command lines: how many end in a traceback, never end, or print what a terminal must not
-get.
+"""How many hostile command lines end badly.
 
 python benchmarks/fuzz_cli.py [--calls 3000] [--seed 0]
+
+A command line ends badly if it ends in a traceback, never ends, or prints what a terminal must not
+get.
 """
 
 import argparse
@@ -21,8 +23,8 @@ from hostile import short  # noqa: E402
 
 def parse_options():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--calls", type=int, default=3000)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--calls", type=int, default=3000, help="the number of calls")
+    parser.add_argument("--seed", type=int, default=0, help="the seed")
     parser.add_argument(
         "--seconds", type=float, default=20.0, help="a command that runs longer is endless"
     )

@@ -191,8 +191,10 @@ def measure_learned_rewards(*, quick, write):
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument(
+        "--quick", action="store_true", help="measure only a small part, to try the script"
+    )
+    parser.add_argument("--write", action="store_true", help="write the page in benchmarks/results")
     parser.add_argument(
         "--learned-rewards", action="store_true", help="only that section of the page"
     )

@@ -1,13 +1,13 @@
-"""How often an improvement bound of the method "weights" is false, at the worst two-point law of
-gains, by computation.
+"""How often an improvement bound of the method "weights" is false in the worst case.
 
     python benchmarks/improvement_level.py [--write]
 
-A user's gain is `a` with probability p, else `b`. The released numbers are the sum of gains and,
-times BALANCE, the sum of their squares, each with noise of the same standard deviation. The bound
-is false if it exceeds the mean gain. Its probability is a sum over the binomial count of users with
-gain `a`, and an integral over the noise on the squares. Nothing is simulated. With --write the
-table goes to benchmarks/results/improvement_level.md.
+The worst case is a two-point law of gains, and the share is computed. A user's gain is `a` with
+probability p, else `b`. The released numbers are the sum of gains and, times BALANCE, the sum of
+their squares, each with noise of the same standard deviation. The bound is false if it exceeds the
+mean gain. Its probability is a sum over the binomial count of users with gain `a`, and an integral
+over the noise on the squares. Nothing is simulated. With --write the table goes to
+benchmarks/results/improvement_level.md.
 """
 
 import argparse
@@ -98,7 +98,7 @@ def worst(
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--write", action="store_true", help="write the page in benchmarks/results")
     options = parser.parse_args()
     lines = [
         "| noise | loss | epsilon at delta = 1e-6 | largest share of false bounds | where |",

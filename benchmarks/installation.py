@@ -1,11 +1,11 @@
-"""Install a wheel into empty environments, the core alone and with each extra, try what a user
-tries first, and state sizes.
+"""Install a wheel into empty environments, and try what a user tries first.
 
 python benchmarks/installation.py dist/confide-0.3.0-py3-none-any.whl [--pythons 3.11,3.12,3.13]
 [--extras each] [--write]
 
-`--pythons` are interpreters: versions (python3.12 must be on the path) or files. The default is the
-one that runs this script.
+The core is installed alone and with each extra. The page also states sizes. `--pythons` are
+interpreters: versions (python3.12 must be on the path) or files. The default is the one that runs
+this script.
 """
 
 import argparse
@@ -249,10 +249,10 @@ def measure_sizes(python, wheel, extras):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("wheel", type=Path)
+    parser.add_argument("wheel", type=Path, help="the wheel to install")
     parser.add_argument("--pythons", default=sys.executable)
     parser.add_argument("--extras", default="all")
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--write", action="store_true", help="write the page in benchmarks/results")
     options = parser.parse_args()
     extras = list(TRIED)[1:] if options.extras == "each" else options.extras.split(",")
     wheel = options.wheel.resolve()

@@ -86,9 +86,9 @@ def one(row: str, seed: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("rows", nargs="*", default=list(ROWS))
-    parser.add_argument("--write", action="store_true")
-    parser.add_argument("--seed", type=int)
+    parser.add_argument("rows", nargs="*", default=list(ROWS), help="rows of the table by name")
+    parser.add_argument("--write", action="store_true", help="write the page in benchmarks/results")
+    parser.add_argument("--seed", type=int, help="the seed")
     options = parser.parse_args()
     if options.seed is not None:
         one(options.rows[0], options.seed)

@@ -99,11 +99,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("rows", nargs="*", default=list(ROWS))
+    parser.add_argument("rows", nargs="*", default=list(ROWS), help="rows of the table by name")
     parser.add_argument(
         "--other", type=Path, required=True, help="the sources of the other version"
     )
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--write", action="store_true", help="write the page in benchmarks/results")
     options = parser.parse_args()
     sources = options.other.resolve(), HERE.parent / "src"
     lines = [HEAD, "|---" * 8 + "|"]

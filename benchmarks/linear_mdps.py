@@ -1,10 +1,9 @@
-"""Linear MDPs: every plan of batches and every privacy request on one protocol: K = 1e5, delta = 1e-5,
-regret relative to uniform play.
+"""Linear MDPs with every plan of batches and every privacy request.
 
     python benchmarks/linear_mdps.py [--quick] [--write]
 
---quick takes two seeds of each row and a tenth of the users. With --write the tables go to
-benchmarks/results/linear_mdps.md.
+K = 1e5 and delta = 1e-5. Regret is relative to uniform play. --quick takes two seeds of each row
+and a tenth of the users. With --write the tables go to benchmarks/results/linear_mdps.md.
 """
 
 import argparse
@@ -214,8 +213,10 @@ def constants() -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument(
+        "--quick", action="store_true", help="measure only a small part, to try the script"
+    )
+    parser.add_argument("--write", action="store_true", help="write the page in benchmarks/results")
     options = parser.parse_args()
     seeds = tuple(SEEDS)
     fresh = tuple(FRESH)

@@ -1,11 +1,10 @@
-"""LSVI-UCB that replans after every episode: confide's, one written in plain NumPy, and
-rlberry-scool's. Ratios only: machines are noisy.
+"""LSVI-UCB that replans after every episode: confide's, plain NumPy's and rlberry-scool's.
 
     python benchmarks/linear_speed.py [--rounds 5] [--write]
 
-All on one-hot (S = 5, A = 2, H = 5, d = 10), without privacy. rlberry-scool's is measured if the
-environment variable PEER_PYTHON names an interpreter that has it, on the same transitions and
-rewards, in a process of its own.
+Only ratios count, because machines are noisy. All on one-hot (S = 5, A = 2, H = 5, d = 10), without
+privacy. rlberry-scool's is measured if the environment variable PEER_PYTHON names an interpreter
+that has it, on the same transitions and rewards, in a process of its own.
 """
 
 import argparse
@@ -232,8 +231,8 @@ def replanning() -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--rounds", type=int, default=5, help="the number of rounds")
+    parser.add_argument("--write", action="store_true", help="write the page in benchmarks/results")
     options = parser.parse_args()
     sections = [throughput(options.rounds), replanning()]
     record(

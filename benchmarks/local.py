@@ -1,10 +1,9 @@
-"""Local privacy with reports by an index, against the Gaussian noise of the same request: epsilon =
-1, K = 1e6.
+"""Local privacy with reports by an index, against Gaussian noise of the same request.
 
     python benchmarks/local.py [--seeds 8] [--write]
 
-Seeds from 200 on, which nothing was chosen on. Regret is exact; users are simulated as crowds.
-With --write the tables go to benchmarks/results/local.md.
+epsilon = 1 and K = 1e6. Seeds from 200 on, which nothing was chosen on. Regret is exact; users are
+simulated as crowds. With --write the tables go to benchmarks/results/local.md.
 """
 
 import argparse
@@ -110,8 +109,8 @@ def answers() -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=8)
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--seeds", type=int, default=8, help="the number of seeds")
+    parser.add_argument("--write", action="store_true", help="write the page in benchmarks/results")
     options = parser.parse_args()
     text = [
         (

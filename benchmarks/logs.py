@@ -1,8 +1,8 @@
-"""First-visit counts and sums of a logged chain: confide beside the bare Parquet scan and the
-window queries of DuckDB and Polars.
+"""First-visit counts and sums of a logged chain, beside the scan, DuckDB and Polars.
 
-All in one run, by CPU time, so that ratios mean something on a noisy machine; confide's peak memory
-in a process of its own.
+The scan is the bare scan of the Parquet file. DuckDB and Polars use window queries. All in one run,
+by CPU time, so that ratios mean something on a noisy machine; confide's peak memory in a process of
+its own.
 
 python benchmarks/logs.py [--rows 20000000] [--write]
 """
@@ -116,8 +116,8 @@ def write_log(path, rows):
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--rows", type=int, default=20_000_000)
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--rows", type=int, default=20_000_000, help="the number of rows")
+    parser.add_argument("--write", action="store_true", help="write the page in benchmarks/results")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/chain.parquet"

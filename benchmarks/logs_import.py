@@ -1,7 +1,9 @@
-"""`confide logs import` of a messy file beside Polars, which reads, sorts and writes the same file:
-time, CPU time and peak memory, each in a process of its own, in one run.
+"""`confide logs import` of a messy file, beside Polars on the same file.
 
 python benchmarks/logs_import.py [--rows 10000000] [--folder DIR] [--write]
+
+Polars reads, sorts and writes the file. The page has time, CPU time and peak memory, each in a
+process of its own, in one run.
 """
 
 import argparse
@@ -83,12 +85,12 @@ def measure(work: str, raw: Path, out: Path) -> list[float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--rows", type=int, default=10_000_000, help="the number of rows")
     parser.add_argument("--folder")
     parser.add_argument(
         "--without-polars", action="store_true", help="where the file is too large for its memory"
     )
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--write", action="store_true", help="write the page in benchmarks/results")
     options = parser.parse_args()
     ways = {"confide logs import": CONFIDE}
     if not options.without_polars:

@@ -1,10 +1,9 @@
-"""The optimistic search over linear systems: how long it takes, how close it comes, and what the
-Lagrangian bound leaves open.
+"""How fast and how good the optimistic search over linear systems is.
 
-Problems: theta of Frobenius norm .9 with bound 1, V a random Wishart matrix of mean I, so that beta
-is a radius in the units of theta; Q = I, R = I/10, C_w = .1. `gap` is (found - best) / (estimate's
-cost - best) against the best of ten random starts with a fine tolerance, `open` is (found - bound)
-/ bound.
+The table also says what the Lagrangian bound leaves open. Problems: theta of Frobenius norm .9 with
+bound 1, V a random Wishart matrix of mean I, so that beta is a radius in the units of theta; Q = I,
+R = I/10, C_w = .1. `gap` is (found - best) / (estimate's cost - best) against the best of ten
+random starts with a fine tolerance, `open` is (found - bound) / bound.
 """
 
 import time

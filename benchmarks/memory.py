@@ -142,8 +142,8 @@ def measure(row: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("rows", nargs="*", default=list(ROWS))
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument("rows", nargs="*", default=list(ROWS), help="rows of the table by name")
+    parser.add_argument("--write", action="store_true", help="write the page in benchmarks/results")
     parser.add_argument("--measure", action="store_true")
     options = parser.parse_args()
     if options.measure:

@@ -1,11 +1,10 @@
-"""What each improvement over the printed UCRL-VTR is worth, on lock at eps = 1: one more of them in
-each row.
+"""What each improvement over the paper's UCRL-VTR is worth, on lock at epsilon = 1.
 
     python benchmarks/mixture_ladder.py [--quick] [--write]
 
-Rows are composed from the library's own parts; all of them keep JointDP(1, 1e-5). A release per
-user is slow, so the rows that have one take two seeds, all others eight. --quick leaves those rows
-out, and takes two seeds of the others.
+Each row adds one improvement. Rows are composed from the library's own parts; all of them keep
+JointDP(1, 1e-5). A release per user is slow, so the rows that have one take two seeds, all others
+eight. --quick leaves those rows out, and takes two seeds of the others.
 """
 
 import argparse
@@ -211,8 +210,10 @@ class Composed(Learner):
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument(
+        "--quick", action="store_true", help="measure only a small part, to try the script"
+    )
+    parser.add_argument("--write", action="store_true", help="write the page in benchmarks/results")
     options = parser.parse_args()
     ladder, ends, tried = (
         [

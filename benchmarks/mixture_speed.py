@@ -1,9 +1,9 @@
-"""UCRL-VTR as one would write it in a notebook beside confide's, in one process and in interleaved
-rounds. Ratios only: machines are noisy.
+"""UCRL-VTR as one would write it in a notebook, beside confide's.
 
     python benchmarks/mixture_speed.py [--rounds 5] [--write]
 
-If the environment variable PEER_PYTHON names an interpreter that has rlberry-scool, its UCBVI is
+Both run in one process and in interleaved rounds. Only ratios count, because machines are noisy. If
+the environment variable PEER_PYTHON names an interpreter that has rlberry-scool, its UCBVI is
 measured too, in its own grid world and in a process of its own.
 """
 
@@ -341,8 +341,8 @@ def peer() -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--rounds", type=int, default=5, help="the number of rounds")
+    parser.add_argument("--write", action="store_true", help="write the page in benchmarks/results")
     options = parser.parse_args()
     sections = [throughput(options.rounds), memory(), peer()]
     record(

@@ -1,10 +1,10 @@
-"""Every agent for mixtures of known kernels, under one protocol: instance seed 0, run seeds 0..7, K
-= 1e5 (local: 4e6), delta = 1e-5.
+"""Every agent for mixtures of known kernels, under one protocol.
 
     python benchmarks/mixtures.py [--quick] [--write]
 
-Regret is exact; "90 %" is `Run.episodes_to(0.9)`. --quick takes two seeds of each row. With --write
-the tables go to benchmarks/results/mixtures.md.
+Instance seed 0, run seeds 0..7, K = 1e5 (local: 4e6), delta = 1e-5. Regret is exact; "90 %" is
+`Run.episodes_to(0.9)`. --quick takes two seeds of each row. With --write the tables go to
+benchmarks/results/mixtures.md.
 """
 
 import argparse
@@ -296,8 +296,10 @@ def figures(plan: Plan, samples: dict[Case, Sample]) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument(
+        "--quick", action="store_true", help="measure only a small part, to try the script"
+    )
+    parser.add_argument("--write", action="store_true", help="write the page in benchmarks/results")
     options = parser.parse_args()
     plan = Plan(SEEDS[:2], FRESH[:2]) if options.quick else Plan(SEEDS, FRESH)
     sections = plan.sections()

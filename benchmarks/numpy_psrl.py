@@ -1,9 +1,10 @@
-"""TabularPSRL without privacy beside a straightforward posterior sampling in NumPy, one user after
-the other, in the same process. Ours are timed with the evaluation of their regret, those in NumPy
-without.
+"""TabularPSRL without privacy beside a plain posterior sampling in NumPy.
 
 By hand: python benchmarks/numpy_psrl.py [USERS]. The figures are in
 benchmarks/results/large_tables.md.
+
+The NumPy program serves one user after the other, in the same process. Only the time of confide
+includes the evaluation of regret.
 """
 
 import sys

@@ -160,9 +160,11 @@ def rows(seeds: range, share: float, kept: Kept) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--write", action="store_true")
-    parser.add_argument("--keep", type=Path)
+    parser.add_argument(
+        "--quick", action="store_true", help="measure only a small part, to try the script"
+    )
+    parser.add_argument("--write", action="store_true", help="write the page in benchmarks/results")
+    parser.add_argument("--keep", type=Path, help="the file of finished runs")
     parser.add_argument("--seconds", type=float, default=1e9)
     options = parser.parse_args()
     seeds, share = (SEEDS[:2], 0.1) if options.quick else (SEEDS, 1.0)

@@ -228,8 +228,10 @@ def line(name, problems, people, epsilon, runs, **more):
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument(
+        "--quick", action="store_true", help="measure only a small part, to try the script"
+    )
+    parser.add_argument("--write", action="store_true", help="write the page in benchmarks/results")
     options = parser.parse_args()
     few = options.quick
     # With few users there are many warnings.

@@ -146,11 +146,11 @@ def smaller(problem, people, epsilons, seeds):
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--people", type=int, default=1_000_000)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--people", type=int, default=1_000_000, help="the number of users")
+    parser.add_argument("--seeds", type=int, default=3, help="the number of seeds")
     parser.add_argument("--epsilons", type=float, nargs="+", default=[1.0, 10.0])
-    parser.add_argument("--smaller", action="store_true")
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--smaller", action="store_true", help="with public clusters or support")
+    parser.add_argument("--write", action="store_true", help="write the page in benchmarks/results")
     options = parser.parse_args()
     warnings.simplefilter("ignore", ConfideWarning)
     problem = icu()

@@ -77,8 +77,10 @@ def line(states, horizon, people, epsilon):
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument(
+        "--quick", action="store_true", help="measure only a small part, to try the script"
+    )
+    parser.add_argument("--write", action="store_true", help="write the page in benchmarks/results")
     options = parser.parse_args()
     # There are warnings that nothing is learned.
     warnings.simplefilter("ignore", ConfideWarning)

@@ -1,8 +1,8 @@
-"""Counting transitions (S = 50, A = 5, K = 20) of a logged garnet beside the bare Parquet scan of
-the same columns, and what follows.
+"""Counting the transitions of a logged garnet, beside the bare Parquet scan.
 
     python benchmarks/offline_speed.py [--rows 20000000] [--write]
 
+S = 50, A = 5, K = 20. The scan reads the same columns. The page also has the time of what follows.
 All in one run, by CPU time on one core, medians, so that ratios mean something on a noisy machine;
 peak memory in a process of its own.
 """
@@ -87,8 +87,8 @@ def write_log(path, rows):
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--rows", type=int, default=20_000_000)
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--rows", type=int, default=20_000_000, help="the number of rows")
+    parser.add_argument("--write", action="store_true", help="write the page in benchmarks/results")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/log.parquet"

@@ -1,14 +1,14 @@
-"""Plans from logs of narrow behaviour in small problems with bad states that are rarely entered: how
-often are they worse than behaviour?
+"""How often plans from logs of narrow behaviour are worse than this behaviour.
 
     python benchmarks/offline_traps.py [--quick] [--write]
 
-trap: three states. One action is worth less than it looks: with probability .05 or .02 it leads to
-a state without rewards for ever. random: 4 to 8 states, 2 to 4 actions, each row with 1 to 3
-successors, one state that is never left and pays nothing; a third of the rows lead there with
-probability .01 to .1. One action, the best one in half of the states, is taken 90 to 97 % of the
-time. Each run has a new problem. Discount .95, 21 steps, delta = 1e-6, replace, pessimism 1. Worse:
-by more than .01 of the gap between behaviour and best policy.
+The problems are small, and have bad states that are rarely entered. trap: three states. One action
+is worth less than it looks: with probability .05 or .02 it leads to a state without rewards for
+ever. random: 4 to 8 states, 2 to 4 actions, each row with 1 to 3 successors, one state that is
+never left and pays nothing; a third of the rows lead there with probability .01 to .1. One action,
+the best one in half of the states, is taken 90 to 97 % of the time. Each run has a new problem.
+Discount .95, 21 steps, delta = 1e-6, replace, pessimism 1. Worse: by more than .01 of the gap
+between behaviour and best policy.
 """
 
 import argparse
@@ -75,8 +75,10 @@ def any_world(seed):
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument(
+        "--quick", action="store_true", help="measure only a small part, to try the script"
+    )
+    parser.add_argument("--write", action="store_true", help="write the page in benchmarks/results")
     options = parser.parse_args()
     warnings.simplefilter("ignore", ConfideWarning)
     runs = 10 if options.quick else 100

@@ -1,7 +1,8 @@
-"""How many people until what is learned beats what was done: predicted by `confide plan learn`, and
-measured.
+"""How many users it takes until the learned policy beats the logged one.
 
     python benchmarks/plan_learn.py [--quick] [--write]
+
+The number is predicted by `confide plan learn`, and measured.
 
 Predicted and measured is the number of people from which on the plan (pessimism 1) is at least 10 %
 of the way from what was done to the best policy, in half of the runs. delta = 1e-6, replace.
@@ -113,8 +114,10 @@ def bracket(shares):
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument(
+        "--quick", action="store_true", help="measure only a small part, to try the script"
+    )
+    parser.add_argument("--write", action="store_true", help="write the page in benchmarks/results")
     options = parser.parse_args()
     # With few users there are many warnings.
     warnings.simplefilter("ignore", ConfideWarning)

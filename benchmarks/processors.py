@@ -263,7 +263,7 @@ def compare(usual, planned, answers):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--users", type=int, default=2_000)
+    parser.add_argument("--users", type=int, default=2_000, help="the number of users")
     parser.add_argument("--agents", default=";".join(CASES), help="names, separated by semicolons")
     parser.add_argument("--folder", default="")
     parser.add_argument(
@@ -271,7 +271,7 @@ def main():
     )
     parser.add_argument("--json", type=Path, help="where to keep the numbers, for --before")
     parser.add_argument("--before", type=Path, help="numbers of another version, from --json")
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--write", action="store_true", help="write the page in benchmarks/results")
     options = parser.parse_args()
     names = options.agents.split(";")
     if options.plan:

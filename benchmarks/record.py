@@ -1,5 +1,6 @@
-"""Printing a table, and writing it into benchmarks/results with the commit and the arguments that
-made it.
+"""Print a table, and write it into benchmarks/results.
+
+The page states the commit and the arguments that made it.
 """
 
 import os
@@ -19,7 +20,7 @@ def commit() -> str:
 
 
 def machine() -> str:
-    """Of a benchmark: what its speed depends on."""
+    """Describe the machine, on which the speed of a benchmark depends."""
     return (
         f"{os.cpu_count()} cores ({platform.machine()}), {platform.system()}, "
         f"Python {platform.python_version()}"
@@ -27,14 +28,17 @@ def machine() -> str:
 
 
 def record(title: str, text: str, *, write: bool, page: str | None = None) -> None:
-    """`page`: its name, if a script writes several."""
+    """Print the text. With `write`, also write the page with the command that made it.
+
+    The page has the name of the script. A script that writes several pages names each with `page`.
+    """
     print(text)
-    if write:
-        # Where a file lies on this machine is nobody's business, and says nothing about the
-        # numbers.
-        arguments = ["PATH" if Path(text).is_absolute() else text for text in sys.argv[1:]]
-        command = " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *arguments])
-        provenance = f"Made by `{command}` at commit {commit()} on {machine()}."
-        (RESULTS / f"{page or Path(sys.argv[0]).stem}.md").write_text(
-            f"# {title}\n\n{provenance}\n\n{text}"
-        )
+    if not write:
+        return
+    script = Path(sys.argv[0])
+    # The numbers do not depend on where a file lies, so its place is left out.
+    arguments = ["PATH" if Path(word).is_absolute() else word for word in sys.argv[1:]]
+    command = " ".join(["python", f"benchmarks/{script.name}", *arguments])
+    provenance = f"Made by `{command}` at commit {commit()} on {machine()}."
+    path = RESULTS / f"{page or script.stem}.md"
+    path.write_text(f"# {title}\n\n{provenance}\n\n{text}")

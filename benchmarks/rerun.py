@@ -33,8 +33,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("pages", nargs="*")
-    parser.add_argument("--list", action="store_true")
+    parser.add_argument("pages", nargs="*", help="names of pages; all of them if left out")
+    parser.add_argument("--list", action="store_true", help="list the pages and their commands")
     options = parser.parse_args()
     commands_by_page = commands()
     if options.list:

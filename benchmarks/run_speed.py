@@ -103,9 +103,9 @@ def main() -> None:
     )
     parser.add_argument("agents", nargs="*", default=list(PROBLEMS))
     parser.add_argument("--other", type=Path, help="the sources of the other version")
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--episodes", type=int, default=100_000)
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--rounds", type=int, default=9, help="the number of rounds")
+    parser.add_argument("--episodes", type=int, default=100_000, help="the number of episodes")
+    parser.add_argument("--write", action="store_true", help="write the page in benchmarks/results")
     parser.add_argument("--work", action="store_true", help="used by this script itself")
     options = parser.parse_args()
     if options.work:

@@ -53,7 +53,7 @@ def rate(function, users, steps):
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--write", action="store_true", help="write the page in benchmarks/results")
     options = parser.parse_args()
     problem = lock(0)
     rng = np.random.default_rng(0)

@@ -1,7 +1,7 @@
-"""The crash matrix of the service with many kills: -9 at each point, joint and local, and the two
-broken twins.
+"""The crash matrix of the service, with many kills at each point.
 
-Everything happens on SQLite and on PostgreSQL.
+Kills are -9, for joint and local privacy, and for the two broken twins. Everything happens on
+SQLite and on PostgreSQL.
 
 python benchmarks/service_crashes.py --kills 50 --write
 """
@@ -69,8 +69,8 @@ def rows(database, address, kills):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--kills", type=int, default=50)
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--kills", type=int, default=50, help="the number of kills at each point")
+    parser.add_argument("--write", action="store_true", help="write the page in benchmarks/results")
     options = parser.parse_args()
     with cluster(programs()) as server:
         measured = [*rows("SQLite", lambda: None, options.kills)]

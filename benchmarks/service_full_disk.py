@@ -1,12 +1,12 @@
-"""A service whose disk fills up while people report: 503, nothing lost, and it goes on by itself
-when there is room again.
+"""A service whose disk fills up while users report.
 
     # an empty folder on a small disk, such as a tmpfs of 6 MB
     python benchmarks/service_full_disk.py FOLDER
 
-A file fills the disk but for some room. People report until the service refuses. Then the file
-goes, those who were refused send the same bytes again, and the database is verified: everybody who
-was told to be counted is counted, once.
+It must answer 503, lose nothing, and go on by itself when there is room again. A file fills the
+disk but for some room. People report until the service refuses. Then the file goes, those who were
+refused send the same bytes again, and the database is verified: everybody who was told to be
+counted is counted, once.
 """
 
 import argparse
@@ -57,7 +57,7 @@ def ready():
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", type=Path, help="an empty folder on a small disk")
     folder = parser.parse_args().folder
     server = start_server(PORT, "service", PORT, "joint", folder)
     try:

@@ -1,7 +1,8 @@
-"""What hostile clients cost a service: bodies of a gigabyte, and connections that never send a
-request.
+"""What hostile clients cost a service.
 
 python benchmarks/service_hostile.py --write
+
+Their bodies have a gigabyte, or their connections never send a request.
 """
 
 import argparse
@@ -113,7 +114,7 @@ def silent(count):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--write", action="store_true", help="write the page in benchmarks/results")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         (Path(place) / "run.toml").write_text(RUN)

@@ -183,8 +183,8 @@ def crowd(trust, seed, key):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--seeds", type=int, default=4)
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--seeds", type=int, default=4, help="the number of seeds")
+    parser.add_argument("--write", action="store_true", help="write the page in benchmarks/results")
     options = parser.parse_args()
     lines = [
         "| trust | in one process | over HTTP | difference / its standard error | people |",

@@ -1,9 +1,10 @@
-"""How many durable reports per second, beside a bare Starlette app and a bare SQLite loop, in the
-same run.
+"""How many durable reports per second the service counts.
 
 python benchmarks/service_load.py --write
 # memory and database over so many reports, joint
 python benchmarks/service_load.py --reports 1000000 --write
+
+A bare Starlette app and a bare SQLite loop are measured in the same run.
 """
 
 import argparse
@@ -315,9 +316,9 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--serve", nargs="*")
     parser.add_argument("--seconds", type=float, default=2.0, help="of each figure in each round")
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--rounds", type=int, default=9, help="the number of rounds")
     parser.add_argument("--reports", type=int, default=0)
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--write", action="store_true", help="write the page in benchmarks/results")
     options = parser.parse_args()
     if options.serve:
         kind, port, *more = options.serve

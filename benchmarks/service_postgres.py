@@ -1,7 +1,9 @@
-"""Several workers on one PostgreSQL database: kills at each point, one worker that is stopped past
-its lease, and sums of two and three.
+"""Several workers of the service on one PostgreSQL database.
 
 python benchmarks/service_postgres.py --kills 10 --write
+
+Workers are killed at each point, one worker is stopped past its lease, and the sums of two and
+three workers are compared.
 """
 
 import argparse
@@ -39,8 +41,8 @@ def run_workers(address, trust, act, users, every):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--kills", type=int, default=10)
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--kills", type=int, default=10, help="the number of kills at each point")
+    parser.add_argument("--write", action="store_true", help="write the page in benchmarks/results")
     options = parser.parse_args()
     head = "people who were told that they count | releases seen | lost, doubled or two-faced |"
     killed = [f"| killed | trust | kills | {head}", "|---|---|---|---|---|---|"]

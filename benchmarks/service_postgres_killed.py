@@ -1,10 +1,10 @@
-"""The PostgreSQL server itself is killed again and again (-9, all of its processes) and started
-again, while people report.
+"""A service whose PostgreSQL server is killed and started again and again.
 
     python benchmarks/service_postgres_killed.py --kills 20 --write
 
-The service stays up. Who is answered 503 sends the same bytes again. At the end everybody who was
-told to be counted is counted once.
+All processes of the server are killed (-9) while users report. The service stays up. Who is
+answered 503 sends the same bytes again. At the end everybody who was told to be counted is counted
+once.
 """
 
 import argparse
@@ -132,8 +132,8 @@ def kill_repeatedly(kills, trust):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--kills", type=int, default=20, help="the number of kills at each point")
+    parser.add_argument("--write", action="store_true", help="write the page in benchmarks/results")
     options = parser.parse_args()
     text = (
         "A service on PostgreSQL takes reports in groups of ten. "

@@ -1,10 +1,9 @@
-"""OFU-LQ with the paper's calibration and no privacy on systems with a fixed start: planned for
-this start, or for a random one.
+"""OFU-LQ with the paper's calibration and without privacy, on systems with a fixed start.
 
     python benchmarks/starts.py [--users 1000] [--seeds 4]
 
-Line 5 of [Chowdhury21, Alg. 1] plans for the state in which the episode starts. Prints a table in
-Markdown.
+It is planned for this start, or for a random one. Line 5 of [Chowdhury21, Alg. 1] plans for the
+state in which the episode starts. Prints a table in Markdown.
 """
 
 import argparse
@@ -53,8 +52,8 @@ def regret(system: Any, users: int, seed: int, *, for_start: bool) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--users", type=int, default=1_000)
-    parser.add_argument("--seeds", type=int, default=4)
+    parser.add_argument("--users", type=int, default=1_000, help="the number of users")
+    parser.add_argument("--seeds", type=int, default=4, help="the number of seeds")
     options = parser.parse_args()
     print("| system, start | planned for the start | planned for a random start | doing nothing |")
     print("|---|---|---|---|")

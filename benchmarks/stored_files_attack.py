@@ -83,13 +83,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--people", type=int, default=200)
+    parser.add_argument("--people", type=int, default=200, help="the number of users")
     parser.add_argument("--databases", nargs="+", default=["sqlite", "postgres"])
     parser.add_argument(
         "--json", type=Path, help="write the numbers to this file, and do not compare patterns"
     )
     parser.add_argument("--before", type=Path, help="numbers of another version, from --json")
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--write", action="store_true", help="write the page in benchmarks/results")
     options = parser.parse_args()
     numbers = {}
     for database in options.databases:

@@ -1,10 +1,9 @@
-"""Which default agents get stuck: how far the policies of the last quarter of the users are from
-optimal, on families of problems.
+"""Which agents get stuck with their defaults, on families of problems.
 
     python benchmarks/stuck.py [--aside] [--agents NAME ...] [--write]
 
-Defaults were chosen on instances 0 to 15 of each family; --aside takes instances that nothing was
-chosen on.
+The table says how far the policies of the last quarter of the users are from optimal. Defaults were
+chosen on instances 0 to 15 of each family; --aside takes instances that nothing was chosen on.
 """
 
 import argparse
@@ -83,9 +82,9 @@ def rows(instances: range, agent_names: list[str]) -> Iterator[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--aside", action="store_true")
+    parser.add_argument("--aside", action="store_true", help="use held-out instances")
     parser.add_argument("--agents", nargs="+", default=[agent_class.name for agent_class in AGENTS])
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--write", action="store_true", help="write the page in benchmarks/results")
     options = parser.parse_args()
     instances = ASIDE if options.aside else TUNING
     about = (

@@ -1,10 +1,9 @@
-"""The experiment bench: how long a sweep takes, what a second process brings, and what the bench
-costs beside the bare library call.
+"""How long sweeps take, beside bare calls of the library.
 
     python benchmarks/sweeps.py [--quick] [--write]
 
-Times are of this machine; the ratios are what matters. With --write the tables go to
-benchmarks/results/sweeps.md.
+The page also says what a second process brings. Times are of this machine; the ratios are what
+matters. With --write the tables go to benchmarks/results/sweeps.md.
 """
 
 import argparse
@@ -182,8 +181,10 @@ def kills(times: int, workers: int) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument(
+        "--quick", action="store_true", help="measure only a small part, to try the script"
+    )
+    parser.add_argument("--write", action="store_true", help="write the page in benchmarks/results")
     options = parser.parse_args()
     if options.quick:
         sections = [whole(5_000, 2, 2), overhead(20_000, 3), kills(2, 2)]

@@ -1,12 +1,11 @@
-"""Tables of which nothing is known: TabularPSRL, K = 1e5, delta = 1e-5, regret relative to uniform
-play.
+"""TabularPSRL on tabular MDPs whose transitions are unknown.
 
     python benchmarks/tables.py [--quick] [--write] [--only TEXT]
 
-Rewards, start distribution and terminal states are public unless the row says otherwise. --quick
-takes two seeds of each row and a tenth of the users. With --write the table goes to
-benchmarks/results/tables.md. --only makes the rows that have TEXT in their second column. Large
-tables: benchmarks/large_tables.py.
+K = 1e5 and delta = 1e-5. Regret is relative to uniform play. Rewards, start distribution and
+terminal states are public unless the row says otherwise. --quick takes two seeds of each row and a
+tenth of the users. With --write the table goes to benchmarks/results/tables.md. --only makes the
+rows that have TEXT in their second column. Large tables: benchmarks/large_tables.py.
 """
 
 import argparse
@@ -96,9 +95,11 @@ def row(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--write", action="store_true")
-    parser.add_argument("--only", metavar="TEXT")
+    parser.add_argument(
+        "--quick", action="store_true", help="measure only a small part, to try the script"
+    )
+    parser.add_argument("--write", action="store_true", help="write the page in benchmarks/results")
+    parser.add_argument("--only", metavar="TEXT", help="only rows with this in their second column")
     options = parser.parse_args()
     seeds, others, many = (SEEDS[:2], OTHERS[:2], 10) if options.quick else (SEEDS, OTHERS, 1)
     named = {name: f"epsilon = {name}" if name != "none" else name for name in REQUESTS}

@@ -1,9 +1,9 @@
-"""QuestionsVI at delta = 0 beside LinOptVI at delta = 1e-5 where rewards are unknown: K = 1e5, run
-seeds from 200 on, fresh ones.
+"""QuestionsVI at delta = 0 beside LinOptVI at delta = 1e-5, with unknown rewards.
 
     python benchmarks/unknown_rewards.py [--seeds 8] [--write]
 
-Regret is exact. With --write the table goes to benchmarks/results/unknown_rewards.md.
+K = 1e5. Run seeds from 200 on are held out. Regret is exact. With --write the table goes to
+benchmarks/results/unknown_rewards.md.
 """
 
 import argparse
@@ -18,10 +18,18 @@ from confide.problems.linear_mixture import LinearMixtureMDP
 from mixtures import error, number
 
 
+SETTINGS = (
+    "QuestionsVI at delta = 0 beside LinOptVI at delta = 1e-5, with unknown rewards. K = 1e5. "
+    "Run seeds from 200 on are held out: no constant was tuned on them."
+)
+RAND_REWARDS = (
+    "instance 0 of rand, but rewards are unknown too. The rewards of the two states with a reward, "
+    "and of all others, are random: 0 or 1 at each step."
+)
+
+
 def rand_rewards() -> LinearMixtureMDP:
-    """rand (instance 0), but what the two states with a reward and all others pay is unknown too,
-    and random: 0 or 1 at each step.
-    """
+    """Instance 0 of rand with unknown rewards: see RAND_REWARDS."""
     original = rand(0)
     place = np.full(20, 2)
     place[np.flatnonzero(original.rewards[0, :, 0])] = 0, 1
@@ -40,8 +48,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--seeds", type=int, default=8)
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--seeds", type=int, default=8, help="the number of seeds")
+    parser.add_argument("--write", action="store_true", help="write the page in benchmarks/results")
     options = parser.parse_args()
     problems = {
         "lock-rewards": "lock-rewards",
@@ -69,7 +77,7 @@ def main() -> None:
             f"{number(float(np.median(values)))} | {number(values.max())}"
         )
         lines.append(f"| {problem} | `{agent}` | {kind} | {shown} |")
-    about = f"{__doc__.splitlines()[0]} rand-rewards: {rand_rewards.__doc__}"
+    about = f"{SETTINGS} rand-rewards: {RAND_REWARDS}"
     record("Unknown rewards", "\n".join([about, "", *lines, ""]), write=options.write)
 
 

@@ -1,9 +1,10 @@
-"""Values of `confide evaluate`: right without noise, with intervals that hold, and of final
-policies in one's own environment.
+"""How often the values and intervals of `confide evaluate` are right.
 
     python benchmarks/values_evaluate.py [--logs 1000] [--parts right,coverage,environments] \\
-        [--keep FOLDER] [--write]
-        [--worlds grid,garnet] [--first-log 10000]
+        [--keep FOLDER] [--write] [--problems grid,garnet] [--first-log 10000]
+
+Values must be right without noise, intervals must hold, and so must those of final policies in an
+environment of the user.
 
 - right: four simulated logs of 20,000 users, each estimator without noise beside the textbook's
   formula, written in NumPy, and the truth.
@@ -648,17 +649,17 @@ def play(name, env, problem, horizon):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--logs", type=int, default=1000)
+    parser.add_argument("--logs", type=int, default=1000, help="the number of logs")
     parser.add_argument("--parts", default="right,coverage,environments")
-    parser.add_argument("--worlds", default="", help="of coverage, with commas; all by default")
+    parser.add_argument("--problems", default="", help="of coverage, with commas; all by default")
     parser.add_argument("--first-log", type=int, default=0, help="of coverage: its seed")
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--write", action="store_true", help="write the page in benchmarks/results")
     parser.add_argument(
         "--keep",
         help="folder for the hits and widths of blocks of logs, so that the command can go on",
     )
     parser.add_argument(
-        "--block", nargs=2, metavar=("WORLD", "NUMBER"), help="measure one block only"
+        "--block", nargs=2, metavar=("PROBLEM", "NUMBER"), help="measure one block only"
     )
     options = parser.parse_args()
     if options.block is not None:
@@ -672,7 +673,7 @@ def main():
         "coverage": lambda: coverage(
             options.logs,
             options.keep,
-            options.worlds.split(",") if options.worlds else [],
+            options.problems.split(",") if options.problems else [],
             options.first_log,
         ),
         "environments": lambda: environments(options.keep),

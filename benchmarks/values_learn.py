@@ -419,10 +419,14 @@ CLAIM_HEADS = [
 ]
 
 
+ABOUT_RIGHT = (
+    "Estimates of `learn --no-privacy` beside those of a few lines of NumPy, and the truth. "
+    "There are 20,000 users."
+)
+
+
 def right_without_noise():
-    """Estimates of `learn --no-privacy` beside those of a few lines of NumPy, and the truth: 20,000
-    users.
-    """
+    """Return the lines of the table that ABOUT_RIGHT describes."""
     rng = np.random.default_rng(7)
     lines = []
     for name, steps, leave, chances in (
@@ -510,9 +514,9 @@ def print_line(line):
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--logs", type=int, default=1000)
-    parser.add_argument("--write", action="store_true")
-    parser.add_argument("--held-out", action="store_true")
+    parser.add_argument("--logs", type=int, default=1000, help="the number of logs")
+    parser.add_argument("--write", action="store_true", help="write the page in benchmarks/results")
+    parser.add_argument("--held-out", action="store_true", help="only the section about --holdout")
     options = parser.parse_args()
     warnings.simplefilter("ignore", ConfideWarning)
     if options.held_out:
@@ -528,7 +532,7 @@ def main() -> None:
     text = [
         __doc__.split("\n\n", 2)[2],
         "## Right without noise",
-        f"{right_without_noise.__doc__}\n\n{table(RIGHT_HEADS, right)}",
+        f"{ABOUT_RIGHT}\n\n{table(RIGHT_HEADS, right)}",
         "## Coverage of 90 % intervals, and of the bound on the learned value",
         table(COVERAGE_HEADS, covering),
         "## 90 % intervals of the learned value with --holdout",

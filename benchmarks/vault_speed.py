@@ -144,8 +144,8 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--other", type=Path, help="the sources of the other version")
-    parser.add_argument("--rounds", type=int, default=11)
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--rounds", type=int, default=11, help="the number of rounds")
+    parser.add_argument("--write", action="store_true", help="write the page in benchmarks/results")
     parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--address", default="", help=argparse.SUPPRESS)
     options = parser.parse_args()
