@@ -17,7 +17,6 @@ from confide.problems import rand
 from confide.problems.linear_mixture import LinearMixtureMDP
 from mixtures import error, number
 
-
 SETTINGS = (
     "QuestionsVI at delta = 0 beside LinOptVI at delta = 1e-5, with unknown rewards. K = 1e5. "
     "Run seeds from 200 on are held out: no constant was tuned on them."
