@@ -28,8 +28,10 @@ PRIVACY = CentralDP(1.0, 1e-2)
 
 @dataclass(frozen=True)
 class Law:
-    """The score of an attack: the logarithm of a likelihood ratio between two Gaussians, `shift`
-    standard deviations apart, if the noise is what it should be; here it is `factor` times that.
+    """The score of an attack, drawn from its law.
+
+    The score is the logarithm of a likelihood ratio between two Gaussians that are `shift` standard
+    deviations apart. `factor` is the true noise over the stated noise.
     """
 
     loss: GaussianDP

@@ -130,8 +130,9 @@ def draw_system(
     noise: float = 0.1,
     loose: float | None = None,
 ) -> LQSystem:
-    """As random_lq, with one thing different: A is as large as it was drawn, Q = diag(1, others,
-    others, ...).
+    """Draw a system as random_lq does, with one thing different.
+
+    A is as large as it was drawn, and Q = diag(1, others, others, ...).
     """
     n = int(rng.integers(states[0], states[1] + 1))
     d = int(rng.integers(inputs[0], inputs[1] + 1))

@@ -145,8 +145,9 @@ class PlainSystem:
         return gains * np.minimum(1, self.longest / np.maximum(sizes, 1e-300))[:, None, None]
 
     def symmetric(self, entries: np.ndarray) -> np.ndarray:
-        """p (p + 1) / 2 numbers of variance 1 -> a symmetric matrix with variance 1 on the diagonal
-        and 1/2 off it.
+        """Return the symmetric matrix of p (p + 1) / 2 numbers of variance 1.
+
+        Its entries have variance 1 on the diagonal and 1/2 off it.
         """
         N = np.zeros((self.p, self.p))
         N[np.triu_indices(self.p)] = entries / math.sqrt(2)
@@ -154,8 +155,10 @@ class PlainSystem:
 
 
 class PlainOFU(PlainSystem):
-    """Private-OFU-RL: correlated noise (the square root's) drawn before the first user; the search
-    by SLSQP, from two starts.
+    """Private-OFU-RL in NumPy and SciPy.
+
+    The correlated noise of the square root is drawn before the first user. The search is by SLSQP
+    from two starts.
     """
 
     def __init__(
@@ -411,8 +414,9 @@ def plain_lazy(name: str, privacy: JointDP, way: str, seed: int) -> float:
 
 
 def plain_users(name: str, privacy: JointDP, seed: int) -> float:
-    """Certainty equivalence is confide's, with its sums and plans; its users are played in NumPy,
-    step by step.
+    """Play the users of certainty equivalence in NumPy, step by step.
+
+    Sums and plans are confide's.
     """
     problem = make(name)
     plain_system = PlainSystem(problem, (), seed=seed, way="step")

@@ -179,8 +179,9 @@ def calibration() -> list[str]:
 
 
 def covariance(runs: int = 100_000) -> list[str]:
-    """The empirical covariance of a buffered counter's releases against B B^T: one coordinate is
-    one run.
+    """Compare the empirical covariance of a buffered counter's releases with B B^T.
+
+    Each coordinate is one run.
     """
     leaves = 24
     bound = L2Ball(1.0, runs)

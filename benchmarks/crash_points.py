@@ -168,8 +168,9 @@ def release_complete(folder: Path, command: Command) -> str:
 
 
 def ledger_whole(folder: Path, command: Command) -> str:
-    """Charged once, with --holdout once for each part and the larger loss of the two, and the
-    releases are stored.
+    """Check that the ledger was charged once and has the releases.
+
+    With --holdout, each part is charged once, and the larger of the two losses counts.
     """
     from confide.privacy.ledger import Ledger
 
@@ -250,8 +251,9 @@ def nothing(_folder: Path) -> None:
 
 
 def interrupt_run(folder: Path) -> None:
-    """A run of the same command that Ctrl-C has stopped: a result so far, and the state to go on
-    from.
+    """Make a run that Ctrl-C has stopped.
+
+    It has a result so far, and the state from which the same command goes on.
     """
     from confide.privacy.request import JointDP
     from confide.problems.catalogue import make
@@ -370,8 +372,9 @@ def commands(log: Path) -> list[Command]:
 def call(
     arguments: list[str], folder: Path, *, at: int = 0, torn: bool = False, log: int = -1
 ) -> tuple[int, str]:
-    """The command in a forked process, killed at call `at` (0: never): its exit code, -9 if it was
-    killed, and what it said.
+    """Run the command in a forked process, and return its exit code and its output.
+
+    The process is killed at call `at`, and never if `at` is 0. The exit code is then -9.
     """
     output_file = folder.parent / "said.txt"
     child = os.fork()
@@ -613,8 +616,10 @@ def make_log(path: Path) -> None:
 
 
 def disks_for(folder: Path, number: int) -> tuple[list[int], int]:
-    """Kilobytes: half of the disks have no room for all files but the page, half have no room for
-    the page; and a disk for everything.
+    """Return the sizes of disks in kilobytes, and of a disk that has room for everything.
+
+    Half of the disks have no room for all files but the page. The other half have no room for the
+    page.
     """
     files = [
         (path.suffix, path.stat().st_size // 1024 + 4)

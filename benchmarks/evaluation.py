@@ -47,8 +47,9 @@ RIDGES = np.geomspace(1.5, 3e6, 30)
 
 @numba.njit(cache=True)
 def walk(start, rows, live, paying, users, cap, rng):
-    """Trajectories of a chain with cumulative rows: those of `live` states; arriving at or being in
-    state `paying` pays 1.
+    """Simulate trajectories of a chain with cumulative rows for the `live` states.
+
+    A trajectory earns 1 when it arrives at or is in state `paying`.
     """
     states = np.empty(users * cap, np.int64)
     rewards = np.zeros(users * cap)
@@ -69,8 +70,9 @@ def walk(start, rows, live, paying, users, cap, rng):
 
 @dataclass(frozen=True)
 class LoggedProblem:
-    """A Markov chain whose states from `live` on end a trajectory; ending in state `paying` is
-    worth 1.
+    """A Markov chain whose states from `live` on end a trajectory.
+
+    A trajectory that ends in state `paying` earns 1.
     """
 
     start: np.ndarray
@@ -95,8 +97,9 @@ class LoggedProblem:
 
 @dataclass
 class Log:
-    """A simulated log, of which only the asked-for statistics are kept; `blocks` makes the same
-    trajectories again.
+    """A simulated log, of which only the requested statistics are kept.
+
+    `blocks` simulates the same trajectories again.
     """
 
     problem: LoggedProblem

@@ -112,8 +112,9 @@ ROWS = {
 
 
 def measure_errors(size: int, privacy: Any, runs: int) -> dict[str, np.ndarray]:
-    """[run, (rmse, share of states covered, mean half width)] of every row, all rows on the same
-    logs.
+    """Measure all rows on the same logs.
+
+    The result for each row is [run, (RMSE, share of states covered, mean half width)].
     """
     errors: dict[str, list[tuple[float, float, float]]] = {name: [] for name in ROWS}
     for run in range(runs):

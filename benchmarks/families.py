@@ -23,8 +23,10 @@ def _hidden(rng: np.random.Generator, horizon: int, dimension: int, share: float
 
 
 def detour(seed: int) -> LinearMixtureMDP:
-    """Several apparently bad steps: a safe action pays a little for ever, the others nothing until
-    some hidden ones were right in a row.
+    """Return a problem in which several steps look bad at first.
+
+    A safe action pays a little for ever. The others pay nothing until some hidden ones were right
+    in a row.
     """
     rng = np.random.default_rng(seed)
     length = int(rng.integers(2, 5))
@@ -47,8 +49,9 @@ def detour(seed: int) -> LinearMixtureMDP:
 
 
 def far(seed: int) -> LinearMixtureMDP:
-    """Kernels that agree except far away: on the way there all are the same, and only there a
-    hidden action pays more than staying did.
+    """Return a problem whose kernels agree except far away.
+
+    On the way they are all the same. Only at its end a hidden action pays more than staying did.
     """
     rng, (way, A, H, d) = np.random.default_rng(seed), (3, 3, 8, 4)
     S = way + 3
@@ -91,8 +94,9 @@ def scattered_kernels(seed: int) -> LinearMixtureMDP:
 
 
 def river(seed: int) -> LinearMixtureMDP:
-    """River swim: one action swims against a current of unknown strength, one drifts; the near end
-    pays a little, the far end a lot.
+    """Return a river: one action swims against a current of unknown strength, one drifts.
+
+    The near end pays a little, and the far end a lot.
     """
     rng, (S, A, H) = np.random.default_rng(seed), (5, 2, 12)
     kernels = []
@@ -126,8 +130,9 @@ def wide(seed: int) -> LinearMixtureMDP:
 
 
 def absorbing(seed: int) -> LinearMixtureMDP:
-    """Half of the states absorb, where all kernels agree: some pay, one pays a little and is easy
-    to reach.
+    """Return a problem in which half of the states absorb, where all kernels agree.
+
+    Some of them pay. One pays a little, and is easy to reach.
     """
     rng, (S, A, H, d) = np.random.default_rng(seed), (10, 3, 6, 7)
     kernels = rng.dirichlet(np.full(S, 0.1), size=(d, S, A))

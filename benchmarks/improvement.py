@@ -48,8 +48,9 @@ def value(problem, policy):
 
 
 def extreme(problem, sign):
-    """The best (sign 1) or the worst (-1) policy for 21 steps, as one for every step, and its value
-    if it may change.
+    """Return the best policy (sign 1) or the worst one (sign -1) for 21 steps, and its value.
+
+    The policy is the same at every step. The value is that of a policy that may change.
     """
     V = np.zeros(len(problem.P))
     for _ in range(STEPS):
@@ -146,8 +147,9 @@ many runs of the null policy.
 
 
 def learned_rewards(people, runs):
-    """One line: how often the bound of the method "model" is true, of policies that are learned and
-    of the null policy.
+    """Return a line: how often the bound of the method "model" is true.
+
+    The policies are learned ones, and the null policy.
     """
     problem = grid()
     pairs = []

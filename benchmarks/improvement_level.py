@@ -47,8 +47,9 @@ def noise_law(distribution: str, std: float):
 
 
 def false_share(rare: float, common: float, users: int, expected: float, law, std: float) -> float:
-    """How often the bound exceeds the mean, if `expected` of the users have the gain `rare` on
-    average and the others `common`.
+    """Return how often the bound exceeds the mean.
+
+    On average `expected` users have the gain `rare`. The others have the gain `common`.
     """
     p = expected / users
     most = min(users, math.ceil(expected + 12 * math.sqrt(expected) + 12))

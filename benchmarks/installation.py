@@ -223,8 +223,9 @@ class Environment:
 
 
 def measure_sizes(python, wheel, extras):
-    """Megabytes of the packages, and how long `import confide` takes at best, in seconds: first of
-    the core, then with each extra.
+    """Return the megabytes of the packages, and the best time of `import confide` in seconds.
+
+    The first row is that of the core. The others are those with each extra.
     """
     with tempfile.TemporaryDirectory() as folder:
         environment = Environment(Path(folder), python)

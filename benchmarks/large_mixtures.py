@@ -54,8 +54,9 @@ HEAD = (
 
 
 def rows(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Successors [row, n] and signed features [row, n, d] of all pairs: a base, and moves that sum
-    to zero.
+    """Return successors [row, n] and signed features [row, n, d] of all pairs.
+
+    The features are a base, and moves that sum to zero.
     """
     rng = np.random.default_rng(seed)
     count = STATES * ACTIONS

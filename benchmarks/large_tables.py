@@ -37,8 +37,9 @@ ROWS = {
 
 
 def ring(states: int = 10_000, near: int = 10) -> TabularMDP:
-    """Two actions lead to ten states each, ahead or behind, with random probabilities: 200,000
-    successors. One state in ten pays 1.
+    """Return a ring in which two actions lead to ten states each, ahead or behind.
+
+    Probabilities are random, and there are 200,000 successors. One state in ten pays 1.
     """
     rng = np.random.default_rng(0)
     steps = np.arange(1, near + 1)

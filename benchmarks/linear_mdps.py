@@ -65,8 +65,9 @@ def plans(episodes: int) -> dict:
 
 
 def looked_at(case: Case) -> tuple[int, float, float]:
-    """One more run, for what a result does not hold: changes of policy, noise on Lambda, and on a
-    response of unit range.
+    """Run a case once more, for numbers that a result does not have.
+
+    These are the changes of policy, and the noise on Lambda and on a response of unit range.
     """
     seed = case.seeds[-1]
     agent = case.spec.ready(case.loaded_problem, seed)

@@ -57,8 +57,9 @@ print(n / (time.process_time() - start))
 
 
 class PlainLSVI:
-    """As one would write it: keeps every transition, and goes through all of them at each step of
-    each plan.
+    """LSVI-UCB as one would write it.
+
+    It keeps every transition, and goes through all of them at each step of each plan.
     """
 
     def __init__(self, seed: int = 0) -> None:
@@ -116,8 +117,10 @@ def serve(agent: LSVIUCB, rng: np.random.Generator) -> None:
 
 
 def ours(privacy, episodes: int, *, each: bool = True) -> float:
-    """Trajectory by trajectory; with `each` a plan after every one, otherwise as many as the
-    default plan of batches makes.
+    """Run confide's LSVI-UCB, one trajectory after the other.
+
+    With `each` there is a plan after every trajectory. Otherwise there are as many as the default
+    plan of batches makes.
     """
     plan = one_by_one(episodes) if each else None
     agent = LSVIUCB(

@@ -51,8 +51,9 @@ print(json.dumps([time.perf_counter() - wall, time.process_time() - cpu, peak, r
 
 
 def write_messy_log(path: Path, rows: int) -> int:
-    """The example's messy file, a million people at a time: each of these parts is shuffled as a
-    whole.
+    """Write the messy file of the example, a million people at a time.
+
+    Each of these parts is shuffled as a whole.
     """
     sys.path.insert(0, str(ROOT / "examples"))
     import messy_log

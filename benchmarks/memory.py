@@ -101,8 +101,9 @@ ROWS = {
 
 
 def estimate(row: str) -> int:
-    """In bytes, from sizes: those of the problem's file, which `sizes_by_name` reads without the
-    problem.
+    """Return the estimate in bytes, from the sizes of the problem.
+
+    The sizes are those of its file. `sizes_by_name` reads them without the problem.
     """
     agent, _, make, users, is_stated = ROWS[row]
     problem = make()

@@ -74,8 +74,9 @@ def printed_noise(public, privacy) -> Calibration:
 
 
 def exact(public, _privacy, counter=Tree, schedule=None) -> Calibration:
-    """One joint query with exact accounting; values in units of H, so that rows are in [0, 1]^d and
-    targets in [0, 1].
+    """Return one joint query with exact accounting.
+
+    Values are in units of H, so that rows are in [0, 1]^d and targets in [0, 1].
     """
     d = public.dimension
     H = public.horizon
@@ -95,8 +96,9 @@ def centred_values(public, privacy) -> Calibration:
 
 
 def fewer_dimensions(public, privacy) -> Calibration:
-    """Rows in d - 1 dimensions: phi in [0, 1]^d is at most sqrt(ceil(d / 2) floor(d / 2) / d) from
-    its mean.
+    """Return the step with rows in d - 1 dimensions.
+
+    A vector phi in [0, 1]^d is at most sqrt(ceil(d / 2) floor(d / 2) / d) from its mean.
     """
     d = public.dimension
     n = value_steps(public.horizon)

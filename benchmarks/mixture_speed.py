@@ -64,10 +64,11 @@ class PlainTree:
 
 
 class PlainAgent:
-    """UCRL-VTR in plain NumPy, replanned after every user: noise by a tree over all of them,
-    repaired eigenvalues, a small bonus.
+    """UCRL-VTR in plain NumPy, replanned after every user.
 
-    Rows are in [0, 1]^d, targets in [0, 1]: values in units of the horizon [Luyo21, Alg. 1].
+    Noise comes from a tree over all users. Eigenvalues are repaired, and the bonus is small. Rows
+    are in [0, 1]^d and targets in [0, 1], because values are in units of the horizon [Luyo21, Alg.
+    1].
     """
 
     def __init__(self, episodes: int, seed: int = 0) -> None:
@@ -159,8 +160,10 @@ class PlainAgent:
 
 
 class PlainTight(PlainAgent):
-    """What confide's defaults do: centred values, rows in d - 1 dimensions, weights, the simplex
-    (by scipy's nnls), exact regret.
+    """UCRL-VTR in plain NumPy with what confide does by default.
+
+    Values are centred, rows have d - 1 dimensions, there are weights and the simplex (by scipy's
+    nnls), and regret is exact.
     """
 
     def __init__(self, episodes: int) -> None:

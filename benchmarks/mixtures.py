@@ -179,8 +179,9 @@ def values(case: Case) -> str:
 
 
 def verdict(mean: float, standard_error: float, figure: float) -> str:
-    """Whether a mean is at most its reference figure, above it within two standard errors, or above
-    it by more.
+    """Say whether a mean is at most its reference figure.
+
+    Otherwise it is above it within two standard errors, or by more.
     """
     if mean <= figure:
         return "yes"
@@ -219,8 +220,9 @@ def ratio(private: tuple[str, Sample], free: tuple[str, Sample], figure: float) 
 
 
 def figures(plan: Plan, samples: dict[Case, Sample]) -> list[str]:
-    """A sentence and a table: the reference figures, and whether each measured mean is at most its
-    figure.
+    """Return a sentence and a table of the reference figures.
+
+    The table says whether each measured mean is at most its figure.
     """
 
     def central(problem: str, agent: str, epsilon: float) -> Sample:

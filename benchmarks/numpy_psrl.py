@@ -18,8 +18,10 @@ from confide.problems import garnet, riverswim
 
 
 def numpy_psrl(problem, episodes, seed):
-    """A model from a Dirichlet posterior, its best policy by backward induction, and one episode of
-    it, for every user: its policies.
+    """Return the policies of posterior sampling in NumPy, one for every user.
+
+    For each user it draws a model from a Dirichlet posterior, plans the best policy by backward
+    induction, and plays one episode.
     """
     rng = np.random.default_rng(seed)
     P = problem.transitions.dense()[0]

@@ -38,8 +38,9 @@ TESTED = 200
 
 
 def cart_features(observation: np.ndarray) -> np.ndarray:
-    """A constant, the four numbers in units of the largest ones, and three products, for each
-    action.
+    """Return the features of a cart for each action.
+
+    They are a constant, the four numbers in units of the largest ones, and three products.
     """
     position = observation[0] / 2.4
     speed = np.tanh(observation[1])

@@ -58,8 +58,9 @@ def predict_users(problem, epsilon, runs=40):
 
 
 def of_sizes(problem):
-    """A garnet with as many states, actions, successors and rewarded states, and behaviour that is
-    as narrow.
+    """Return a garnet with as many states, actions, successors and rewarded states.
+
+    Its behaviour is as narrow as that of the problem.
     """
     (S, A), successors = (
         problem.rewards.shape,
@@ -85,8 +86,9 @@ def share(problem, people, epsilon, runs):
 
 
 def measure_users(problem, epsilon, guess, runs):
-    """The number of people at which half of the runs learn, and the shares at .7, 1 and 1.3 times
-    the guess.
+    """Return the number of users at which half of the runs learn, and three shares.
+
+    The shares of runs that learn are those at 0.7, 1 and 1.3 times the guess.
     """
     shares = {
         times: share(problem, round(times * guess), epsilon, runs) for times in (0.7, 1.0, 1.3)

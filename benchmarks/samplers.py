@@ -28,8 +28,9 @@ def numpy_episode(P, rewards, start, weights, rng):
 
 
 def numpy_batch(P, rewards, start, weights, users, rng):
-    """All users at once, one step at a time: cumulative probabilities and comparisons, no Python
-    loop over users.
+    """Simulate all users at once, one step at a time.
+
+    Successors come from cumulative probabilities and comparisons, without a Python loop over users.
     """
     H, S, A = rewards.shape
     s = np.searchsorted(np.cumsum(start), rng.random(users), side="right").clip(0, S - 1)

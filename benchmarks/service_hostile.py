@@ -42,8 +42,9 @@ def memory(pid):
 
 
 def gigabyte(key, announced, results):
-    """Sends a body of 1 GB; the first line of the answer, and how many bytes were taken before the
-    connection ended.
+    """Send a body of 1 GB, and append the first line of the answer to the results.
+
+    Also append how many bytes were taken before the connection ended.
     """
     sent = 0
     first_line = b""

@@ -79,8 +79,9 @@ def alone(trust, seed):
 
 
 def over_the_network(trust, seed, folder):
-    """Through HTTP; the final value, what became of people, and what the database says of the
-    promise.
+    """Learn over HTTP from a crowd of simulated users.
+
+    Return the final value and the outcomes of users. Check what the database says of the guarantee.
     """
     request = REQUESTS[trust]
     run = Path(folder) / "run.toml"

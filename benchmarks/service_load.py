@@ -129,8 +129,10 @@ def sqlite_loop(seconds):
 
 
 def load(port, pid, make, seconds):
-    """Requests over many connections, one at a time on each; rate, server CPU per request in us,
-    and latencies in ms.
+    """Send requests over many connections, one at a time on each.
+
+    Return the rate, the server's CPU time per request in microseconds, and latencies in
+    milliseconds.
     """
     chosen = selectors.DefaultSelector()
     waiting = {}
@@ -267,8 +269,9 @@ def measure(seconds, rounds):
 
 
 def flat(reports):
-    """Memory of the server in MB, and the size of its database, after each tenth of so many
-    reports.
+    """Measure the memory of the server and the size of its database, both in MB.
+
+    They are measured after each tenth of the reports.
     """
     with tempfile.TemporaryDirectory(dir=".") as folder:
         server = start_server(PORT, "service", PORT, "joint", folder)

@@ -77,8 +77,10 @@ def whole(episodes: int, seeds: int, repeats: int) -> list[str]:
 
 
 def overhead(episodes: int, repeats: int) -> list[str]:
-    """A cell with its key and its place in the store, against `confide.run` of the same agent, one
-    after the other in one process.
+    """Compare a cell with `confide.run` of the same agent.
+
+    The cell includes its key and its place in the store. Both run one after the other in one
+    process.
     """
     lines = [
         (
@@ -132,8 +134,10 @@ def both(cell: Cell, repeats: int) -> list[tuple[float, float]]:
 
 
 def kills(times: int, workers: int) -> list[str]:
-    """The driver of a sweep on several processes is killed at random moments, again and again; its
-    table, against one left alone.
+    """Kill the driver of a sweep at random moments, again and again.
+
+    The sweep runs on several processes. Its table is compared with that of a sweep that was left
+    alone.
     """
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)

@@ -101,8 +101,9 @@ class WithActions(Held):
 
 
 def pad_trajectories(users):
-    """States, actions, rewards, probabilities [user, step] and a mask of the steps that there were;
-    one trajectory per user.
+    """Return states, actions, rewards and probabilities [user, step], and a mask.
+
+    The mask says which steps there were. Each user has one trajectory.
     """
     lengths = np.diff(users.trajectories)
     mask = np.arange(lengths.max()) < lengths[:, None]
@@ -151,8 +152,10 @@ def width_of(residuals, denominator=None):
 
 
 def grid(size=6, slip=0.2, horizon=20):
-    """Four moves, which go in one of the other directions with probability `slip`; the last corner
-    pays 1, and ends.
+    """Return a grid with four moves.
+
+    A move goes in one of the other directions with probability `slip`. The last corner pays 1, and
+    ends the trajectory.
     """
     moves = [(-1, 0), (0, 1), (1, 0), (0, -1)]
     S = size * size
@@ -215,8 +218,9 @@ class LoggedProblem:
         return 0.95 * self.behaviour + 0.05 * best, 0.95 * self.behaviour + 0.05 * first
 
     def value(self, policy):
-        """Exact: the expected discounted sum of rewards of a trajectory; the step in a state of
-        `end` is the last one.
+        """Return the exact expected discounted sum of rewards of a trajectory.
+
+        The step in a state of `end` is the last one.
         """
         go = np.ones(self.problem.states)
         go[list(self.end)] = 0.0
@@ -320,8 +324,9 @@ def measure_block(problem, number, keep):
 
 
 def on_one_log(problem, seed):
-    """(hit, width) of each value and budget, NaN as width where there is no interval; textbook
-    widths.
+    """Return (hit, width) of each value and budget, and the textbook's widths.
+
+    The width is NaN where there is no interval.
     """
     behaviour, (target, other) = problem.behaviour, problem.targets
     truths = {

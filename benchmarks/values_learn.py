@@ -225,8 +225,10 @@ class Measured:
         self.arms = []
 
     def add(self, model, logged, states):
-        """`logged` is the true value of the logged policy, and `states` the true values of the
-        states that are looked at.
+        """Add the results of one log.
+
+        `logged` is the true value of the logged policy. `states` are the true values of the states
+        that are looked at.
         """
         setting = self.setting
         logged_problem = self.setting.logged_problem
@@ -316,8 +318,9 @@ def measure_setting(name, setting, logs):
 
 
 def held_out(name, setting, logs):
-    """Intervals of the learned value from the half of the users that was held out, one line for
-    each epsilon.
+    """Return intervals of the learned value, one line for each epsilon.
+
+    They come from the half of the users that was held out.
     """
     return [print_line(held_out_line(name, setting, epsilon, logs)) for epsilon in (1.0, 10.0)]
 
