@@ -95,7 +95,7 @@ def main() -> None:
         f"{options.runs:,} runs on each of two data sets, 99 % confidence. "
         f"The true epsilon of a Gaussian mechanism whose noise is 20 % too small is {true:.3f}. "
         "Where two data sets use less of the stated "
-        "loss than 1, the noise would have to be smaller for the promise to be broken on them.\n"
+        "loss than 1, the noise would have to be smaller for the guarantee to be broken on them.\n"
     )
     record("The power of audits of agents", text, write=options.write)
 

@@ -144,16 +144,16 @@ def main() -> None:
         "local, eps = 10": LocalDP(10.0, DELTA),
     }
     rows += [
-        row("LinUCB, printed", key, request, problem_name, fewer, episodes)
+        row("LinUCB, the paper's constants", key, request, problem_name, fewer, episodes)
         for key, request in printed.items()
         for problem_name in PROBLEMS
     ]
     about = (
         f"LinTS and LinUCB with their defaults, {ACTIONS} actions, K = {episodes:,}, "
         f"delta = {DELTA:g} where it is not 0, seeds "
-        f"{seeds[0]}..{seeds[-1]} (printed: the first {len(fewer)}), held out: "
+        f"{seeds[0]}..{seeds[-1]} (with the papers' constants: the first {len(fewer)}), held out: "
         "no constant was tuned on them; "
-        "each seed is another problem. Printed: "
+        "each seed is another problem. The papers' constants are "
         "the constants of [Shariff18] (joint) and [Zheng20] (local) with 200 releases in place of "
         "one per user: less noise than theirs. "
         "A target is met when mean - 2 s.e. is at most the figure. "

@@ -159,7 +159,7 @@ def calibration() -> list[str]:
     sizes = np.diff([0, *times])
     paper = paper_noise(privacy, setting)
     every_episode = (Tree, HonakerTree, Toeplitz, Buffered)
-    found = [
+    noises = [
         paper,
         *(tight_noise(privacy, counter(setting.episodes), setting) for counter in every_episode),
         tight_noise(privacy, Tree(len(times)), setting),
@@ -173,7 +173,7 @@ def calibration() -> list[str]:
     lines += [
         f"| {one.name} | {one.counter.name} | {one.counter.leaves:,} | {one.noise:.4g} "
         f"| {paper.noise / one.noise:.0f} | {one.loss.epsilon_at(privacy.delta):.3g} |"
-        for one in found
+        for one in noises
     ]
     return lines
 

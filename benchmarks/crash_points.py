@@ -299,7 +299,7 @@ SWEEP = (
 def commands(log: Path) -> list[Command]:
     run = ["run", "ucrl-vtr", "lock", "--epsilon", "1", "--episodes", "60", "--out", "out"]
     compare = ["compare", "sweep.toml", "--out", "out", "--store", "store", "--workers", "1"]
-    asked = [
+    arguments = [
         "--states",
         "3",
         "--epsilon",
@@ -314,7 +314,7 @@ def commands(log: Path) -> list[Command]:
     evaluate = [
         "evaluate",
         str(log),
-        *asked,
+        *arguments,
         "--ledger",
         "budget.ledger",
         "--yes",
@@ -326,7 +326,7 @@ def commands(log: Path) -> list[Command]:
     learned = [
         "learn",
         str(log),
-        *asked,
+        *arguments,
         "--actions",
         "2",
         "--ledger",

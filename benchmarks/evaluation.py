@@ -194,19 +194,23 @@ def chain_table(runs: int, sizes: tuple[int, ...]) -> tuple[list[str], dict[str,
     problem = chain_problem()
     common = {"states": 40, "discount": 0.99, "return_bound": 1.0}
     estimators = {
-        "LSW, non-private": (LSW(**common), NoPrivacy()),
-        "DP-LSW as printed": (DPLSW(**common, calibration="paper"), LOOSE),
+        "LSW, no privacy": (LSW(**common), NoPrivacy()),
+        "DP-LSW with the paper's constants": (DPLSW(**common, calibration="paper"), LOOSE),
         "DP-LSW, exact calibration": (DPLSW(**common), LOOSE),
         "counts and sums": (CountsAndSums(**common), LOOSE),
         "subsample": (Subsample(**common), LOOSE),
-        "DP-LSW as printed, (1, 1e-5)": (DPLSW(**common, calibration="paper"), TIGHT),
+        ("DP-LSW with the paper's constants, (1, 1e-5)"): (
+            DPLSW(**common, calibration="paper"),
+            TIGHT,
+        ),
         "DP-LSW, exact calibration, (1, 1e-5)": (DPLSW(**common), TIGHT),
         "counts and sums, (1, 1e-5)": (CountsAndSums(**common), TIGHT),
         "counts and sums, all states, (1, 1e-5)": (CountsAndSums(**common, visits=None), TIGHT),
         "counts and sums, visits=10, (1, 1e-5)": (CountsAndSums(**common, visits=10), TIGHT),
     }
     errors_by_name: dict[str, dict[int, list[float]]] = {
-        name: {m: [] for m in sizes} for name in (*estimators, "DP-LSL printed", "DP-LSL exact")
+        name: {m: [] for m in sizes}
+        for name in (*estimators, ("DP-LSL with the paper's constants"), "DP-LSL exact")
     }
     best: dict[tuple[str, int], np.ndarray] = {}
     kept = [
@@ -215,7 +219,7 @@ def chain_table(runs: int, sizes: tuple[int, ...]) -> tuple[list[str], dict[str,
         if isinstance(estimator, CountsAndSums)
     ][1:]
     for m in sizes:
-        ridges = {"DP-LSL printed": [], "DP-LSL exact": []}
+        ridges = {"DP-LSL with the paper's constants": [], "DP-LSL exact": []}
         for run in range(runs):
             log = Log(problem, m, (m, run))
             log.hold(*kept, LSW_STATISTIC)
@@ -227,7 +231,10 @@ def chain_table(runs: int, sizes: tuple[int, ...]) -> tuple[list[str], dict[str,
                 errors_by_name[name][m].append(
                     problem.error(estimator.release(log, privacy=privacy, **given).values)
                 )
-            for name, calibration in (("DP-LSL printed", "paper"), ("DP-LSL exact", "tight")):
+            for name, calibration in (
+                (("DP-LSL with the paper's constants"), "paper"),
+                ("DP-LSL exact", "tight"),
+            ):
                 make = partial(DPLSL, **common, calibration=calibration)
                 ridges[name].append(
                     [
@@ -244,7 +251,7 @@ def chain_table(runs: int, sizes: tuple[int, ...]) -> tuple[list[str], dict[str,
         "|---" * (len(sizes) + 1) + "|",
     ]
     for name, row in errors_by_name.items():
-        label = name if "1e-5" in name or "non-private" in name else f"{name}, (0.1, 0.1)"
+        label = name if "1e-5" in name or "no privacy" in name else f"{name}, (0.1, 0.1)"
         extra = [f" (lambda {best[name, m]:.3g})" if (name, m) in best else "" for m in sizes]
         lines.append(
             f"| {label} | "
@@ -273,7 +280,7 @@ def icu_table(runs: int, sizes: tuple[int, ...]) -> list[str]:
     centres = icu_sepsis_centres()
     eb = partial(CountsAndSums, states=716, shrink="empirical-bayes")
     estimators = {
-        "LSW, non-private": (LSW(states=716, return_bound=1.0), NoPrivacy()),
+        "LSW, no privacy": (LSW(states=716, return_bound=1.0), NoPrivacy()),
         "counts and sums, visits=20": (
             CountsAndSums(states=716, visits=20, return_bound=1.0),
             TIGHT,
@@ -427,7 +434,7 @@ def picture(errors: dict[str, dict[int, float]]) -> None:
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True)
     for axis, tight in zip(axes, (False, True), strict=True):
         for name, row in errors.items():
-            if ("1e-5" in name) is tight or "non-private" in name:
+            if ("1e-5" in name) is tight or "no privacy" in name:
                 axis.plot(
                     list(row),
                     list(row.values()),
@@ -473,7 +480,8 @@ def main() -> None:
         chain,
         [
             (
-                f"alpha at epsilon = delta = 0.1, d = 40, beta = 5.815e-4: {alpha:.4f} (printed: "
+                "alpha at epsilon = delta = 0.1, d = 40, beta = 5.815e-4: "
+                f"{alpha:.4f} (the paper's: "
                 f"{5 * np.sqrt(2 * np.log(20)) / 0.1:.1f})."
             )
         ],

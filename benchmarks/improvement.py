@@ -4,11 +4,11 @@
 
 Problems, behaviour and logs are those of benchmarks/offline.py (narrow is the grid in which one
 action is taken 94 % of the time; garnet has five instances in turn). epsilon = 1, delta = 1e-6.
-People are split in two halves: one learns with pessimism 1, the other one tests, with Gaussian
+Users are split in two halves: one learns with pessimism 1, the other one tests, with Gaussian
 noise, as a ledger charges it. Bounds are in shares of the gap between the best policy and the
 behaviour, for returns of 21 steps. True: the bound is at most the true gain. Shown: the bound is
 positive. The median is that of the bound, or zero where nothing is shown. "auto" takes the method
-that promises more in the model of the learning half.
+that predicts a larger bound in the model of the learning half.
 
 At the null, a mixture of the best and the worst policy is tested whose true gain is -.0001 of the
 gap: whatever is shown is false.
@@ -175,7 +175,7 @@ def learned_rewards(people, runs):
 def measure_learned_rewards(*, quick, write):
     """Its own section at the end of the page, in the place of an earlier one."""
     lines = [
-        "| people | runs | learned | true | shown | median | false at the null |",
+        "| users | runs | learned | true | shown | median | false at the null |",
         f"|{'---|' * 7}",
     ]
     for people, runs in ((2_000, 40), (10_000, 40), (100_000, 20)):
@@ -225,7 +225,7 @@ def main() -> None:
             print(lines[-1], flush=True)
     lines += [
         "",
-        "| null | people | runs | weights: false | model: false |",
+        "| null | users | runs | weights: false | model: false |",
         "|---|---|---|---|---|",
     ]
     for name, some in problems.items():

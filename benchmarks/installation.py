@@ -28,7 +28,7 @@ README = re.sub(r"\\\n *", "", (ROOT / "README.md").read_text())
 INSTALL, *START = (
     line.split(" #")[0].strip() for line in README.split("```sh\n")[1].split("```")[0].splitlines()
 )
-ANALYST = re.findall(r"^\$ (.*)", README.split("## For analysts")[1].split("## ")[0], re.MULTILINE)
+ANALYST = re.findall(r"^\$ (.*)", README.split("## A log")[1].split("## ")[0], re.MULTILINE)
 # The port of the demonstration.
 FREE = 18930
 

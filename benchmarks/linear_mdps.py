@@ -149,7 +149,7 @@ def plans_table(seeds: tuple[int, ...], episodes: int) -> list[str]:
     for row in rows:
         cells = [short(samples[cases[row, w, e]]) for w in NAMED for e in (1.0, 10.0)]
         changes, gram, answer = looked_at(cases[row, "latent 0", 1.0])
-        label = row[0] if row[1] == "tight" else "printed constants"
+        label = row[0] if row[1] == "tight" else "the paper's constants"
         lines.append(
             f"| {label} | " + " | ".join(cells) + f" | {changes} | {gram:.3g} | {answer:.3g} |"
         )
@@ -190,7 +190,7 @@ def local_table(seeds: tuple[int, ...], episodes: int) -> list[str]:
 def constants() -> list[str]:
     lines = [
         (
-            "| printed constants, H = 5, d = 5, K = 1e5 | B | sigma_Lambda | sigma_u | beta | "
+            "| the paper's constants, H = 5, d = 5, K = 1e5 | B | sigma_Lambda | sigma_u | beta | "
             "true epsilon | bonus below H from K |"
         ),
         "|---|---|---|---|---|---|---|",

@@ -68,7 +68,7 @@ def paper_calibration(public, privacy) -> Calibration:
 
 
 def printed_noise(public, privacy) -> Calibration:
-    """The printed noise, but eigenvalues are repaired, and the bonus is ucrl-vtr's."""
+    """The paper's noise, but eigenvalues are repaired, and the bonus is ucrl-vtr's."""
     before = paper_calibration(public, privacy)
     return change_calibration(before, regularizer=Repair(before.algorithm.bound.balance))
 
@@ -139,8 +139,8 @@ AGENTS = ("ucrl-vtr", "likelihood-vi")
 SLOW = ("printed", "printed noise", "tree", "square root")
 
 STEPS = {
-    "printed": "as printed [Luyo21, Cor. 5]",
-    "printed noise": "printed noise; eigenvalues repaired, a small bonus",
+    "printed": "the paper's constants [Luyo21, Cor. 5]",
+    "printed noise": "the paper's noise; eigenvalues repaired, a small bonus",
     "tree": "exact accounting of one joint query, GOE noise; tree over K releases",
     "square root": "+ square-root factorisation instead of the tree, four buffers",
     "tree 1000": "exact accounting, GOE noise; a release every 100 users, tree over 1000 releases",
@@ -250,7 +250,7 @@ def main() -> None:
         "\n".join(table("likelihood-vi", variants)),
     ]
     record(
-        "From the printed UCRL-VTR to the defaults",
+        "From the paper's UCRL-VTR to the defaults",
         "\n\n".join(sections) + "\n",
         write=options.write,
     )

@@ -160,7 +160,7 @@ class Plan:
             for problem in ("lock", "rand")
         }
         sections["lock, pure joint privacy (delta = 0), K = 1e6"] = self.pure()
-        sections["lock, the printed constants, a release per episode, K = 1e4"] = self.paper()
+        sections["lock, the paper's constants, a release per episode, K = 1e4"] = self.paper()
         sections |= {
             f"{problem}, K = {'1e4' if problem == 'liao-hard' else '1e5'}": self.bigger(problem)
             for problem in BIGGER

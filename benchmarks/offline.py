@@ -266,7 +266,7 @@ def main() -> None:
             ]
     heads = [
         "problem",
-        "people",
+        "users",
         "epsilon",
         "runs",
         "values",

@@ -1,5 +1,4 @@
-"""DP-APVI as printed [QiaoWang22] beside the model of `confide.offline`: what each learns, by the
-number of people.
+"""DP-APVI with the paper's constants [QiaoWang22] beside the model of `confide.offline`.
 
     python benchmarks/offline_printed.py [--quick] [--write]
 
@@ -95,7 +94,7 @@ def main() -> None:
         ]
     heads = [
         "states, steps",
-        "people",
+        "users",
         "epsilon",
         "true epsilon",
         "users to start",
@@ -106,7 +105,7 @@ def main() -> None:
     top = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
     lines = [line(*each) for each in settings]
     record(
-        "DP-APVI as printed",
+        "DP-APVI with the paper's constants",
         "\n".join([__doc__.split("\n\n", 2)[2], *top, *lines]) + "\n",
         write=options.write,
     )

@@ -4,16 +4,16 @@
 
 The number is predicted by `confide plan learn`, and measured.
 
-Predicted and measured is the number of people from which on the plan (pessimism 1) is at least 10 %
+Predicted and measured is the number of users from which on the plan (pessimism 1) is at least 10 %
 of the way from what was done to the best policy, in half of the runs. delta = 1e-6, replace.
 Problems are those of `offline.py`; garnets have 5 actions and 3 successors.
 - `exact` predicts with the problem itself as the stand-in: its dynamics and behaviour are assumed
-  to be known. Counts are drawn, not people.
+  to be known. Counts are drawn, not users.
 - `sizes` predicts with a random table (garnet) as the stand-in, which has as many states, actions,
   successors and rewarded states, the same discount, and behaviour that is as narrow. Who knows
   these numbers only has such a stand-in.
-- `measured`: logs of simulated people, other seeds. The share of 40 runs that learn is measured at
-  .7, 1 and 1.3 times the exact prediction, then by bisection around one half; the number of people
+- `measured`: logs of simulated users, other seeds. The share of 40 runs that learn is measured at
+  .7, 1 and 1.3 times the exact prediction, then by bisection around one half; the number of users
   at one half is interpolated.
 """
 
@@ -75,7 +75,7 @@ def of_sizes(problem):
 
 
 def share(problem, people, epsilon, runs):
-    """Of the runs, those that learn; other people in every run and for every number of people."""
+    """Of the runs, those that learn; other users in every run and for every number of users."""
     seeds = range(FIRST + people, FIRST + people + runs)
     models = (problem.release(people, epsilon, seed) for seed in seeds)
     return float(
@@ -165,7 +165,7 @@ def main() -> None:
         lines.append(f"| {' | '.join(cells)} |")
         print(lines[-1], flush=True)
     text = f"{__doc__.split(chr(10), 4)[4].strip()}\n\n" + "\n".join(lines) + "\n"
-    record("People needed to learn", text, write=options.write)
+    record("Users needed to learn", text, write=options.write)
 
 
 if __name__ == "__main__":

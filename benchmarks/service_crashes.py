@@ -77,7 +77,7 @@ def main():
         measured += rows("PostgreSQL", server.url, options.kills)
     lines = [
         (
-            "| database | killed | trust | kills | people who were told that they count | "
+            "| database | killed | trust | kills | users whose report was answered as counted | "
             "releases seen | lost, doubled or two-faced |"
         ),
         "|---" * 7 + "|",
@@ -88,7 +88,7 @@ def main():
         "A service is killed with -9 at a point of the crash matrix, again and again; "
         "devices retry the same bytes. At the end "
         "everybody who was told to be counted is counted once, "
-        "sums are those of the people in their batches, and no "
+        "sums are those of the users in their batches, and no "
         "release has two faces. The last two rows of each database "
         "are services that are broken on purpose: what goes wrong in them is found.\n\n"
     )

@@ -4,7 +4,7 @@
     python benchmarks/service_full_disk.py FOLDER
 
 It must answer 503, lose nothing, and go on by itself when there is room again. A file fills the
-disk but for some room. People report until the service refuses. Then the file goes, those who were
+disk but for some room. Users report until the service refuses. Then the file goes, those who were
 refused send the same bytes again, and the database is verified: everybody who was told to be
 counted is counted, once.
 """

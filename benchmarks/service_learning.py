@@ -1,6 +1,6 @@
 """Learning over HTTP against the same run in one process: final values, joint and local.
 
-A crowd of simulated people uses a real server through the Python client: up to 2,000 of them are in
+A crowd of simulated users uses a real server through the Python client: up to 2,000 of them are in
 flight at the same time; some are late, some send their report twice, some stay silent for ever, and
 1 % send nonsense.
 
@@ -188,7 +188,7 @@ def main():
     parser.add_argument("--write", action="store_true", help="write the page in benchmarks/results")
     options = parser.parse_args()
     lines = [
-        "| trust | in one process | over HTTP | difference / its standard error | people |",
+        "| trust | in one process | over HTTP | difference / its standard error | users |",
         "|---|---|---|---|---|",
     ]
     for trust in REQUESTS:

@@ -44,7 +44,9 @@ def main():
     parser.add_argument("--kills", type=int, default=10, help="the number of kills at each point")
     parser.add_argument("--write", action="store_true", help="write the page in benchmarks/results")
     options = parser.parse_args()
-    head = "people who were told that they count | releases seen | lost, doubled or two-faced |"
+    head = (
+        "users whose report was answered as counted | releases seen | lost, doubled or two-faced |"
+    )
     killed = [f"| killed | trust | kills | {head}", "|---|---|---|---|---|---|"]
     worked_lines = [f"| workers | trust | stopped | {head}", "|---|---|---|---|---|---|"]
     with cluster(programs()) as server:
@@ -89,7 +91,7 @@ def main():
         "A service on PostgreSQL is killed with -9 at a point of the crash matrix, "
         "again and again; devices retry the same bytes. "
         "At the end everybody who was told to be counted is counted once, "
-        "sums are those of the people in their batches, no release "
+        "sums are those of the users in their batches, no release "
         "has two faces. Two services are broken on purpose: what goes wrong in them is found.\n\n"
         + "\n".join(killed)
         + "\n\n"

@@ -20,7 +20,7 @@ from stored_files import Recovered, attacked
 
 BATCH = 25
 PATTERN_PEOPLE = 40
-ABOUT = """A joint run of `tabular-psrl` on `riverswim` with secure noise. {people} people report
+ABOUT = """A joint run of `tabular-psrl` on `riverswim` with secure noise. {people} users report
 one after the other, each in a transaction of its own. After each report the attacker copies all
 files: the database, its write-ahead log, its index and the marks; on PostgreSQL the data
 directory with `pg_wal`. The attacker does not have the folder of the keys.
@@ -40,7 +40,7 @@ def numbers_of(recovered: Recovered) -> dict[str, int]:
 def equal_patterns(database: str, people: int) -> int:
     """Return after how many reports two runs have written the same.
 
-    The runs have the same people and times, but other reports.
+    The runs have the same users and times, but other reports.
     """
     # Version 0.2, which is attacked too, has no such module.
     from confide.service.store.keys import KeyFolder
@@ -106,7 +106,7 @@ def main() -> None:
     for database in options.databases:
         same = equal_patterns(database, PATTERN_PEOPLE)
         text += (
-            f"Two runs on {database} with the same people at the same times, "
+            f"Two runs on {database} with the same users at the same times, "
             f"who report different things: after {same} of "
             f"{PATTERN_PEOPLE} reports the pattern of writes is the same (pages or log records "
             "with their lengths, sizes of "

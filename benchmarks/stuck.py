@@ -99,7 +99,7 @@ def main() -> None:
         "action: they do not know the kernels or the rewards."
     )
     record(
-        "Learners that get stuck",
+        "Agents that get stuck",
         f"{about}\n\n" + "\n".join(rows(instances, options.agents)) + "\n",
         write=options.write,
     )

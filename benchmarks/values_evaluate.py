@@ -11,7 +11,7 @@ environment of the user.
 - coverage: simulated logs of 10,000 users at epsilon 1 and 10 and without privacy (delta = 1e-6).
   Values of the logged policy and of states are those of counts-and-sums, values of targets and
   differences those of weighted importance sampling. Truths are exact, by backward induction.
-- environments: a run in three environments, the printed interval of the final policy, and 10,000
+- environments: a run in three environments, the shown interval of the final policy, and 10,000
   rollouts of the saved policy.
 
 Problems: the grid is 6 x 6 with slips, a corner pays 1 and ends. riverswim and garnet are those of
@@ -290,7 +290,7 @@ def coverage(logs, keep, names, first_log):
         "*share* is the median width as a share of the range of returns (of twice the "
         "range for differences), *x textbook* the same as a multiple of the median width of the "
         "textbook's interval on the same logs without noise. *none* "
-        "counts intervals that are printed as not estimated; they count as hits, "
+        "counts intervals that are shown as not estimated; they count as hits, "
         "and with the whole range as width. States are those with at least 1 % of the visits.",
         "",
         "| problem | value | epsilon | coverage | share | x textbook | none |",
@@ -598,13 +598,13 @@ class Queue(gymnasium.Env):
 def environments(keep):
     lines = [
         "## One's own environment",
-        "`tabular-psrl`, 3,000 users, epsilon 5, delta 1e-5. *printed* is the interval of "
+        "`tabular-psrl`, 3,000 users, epsilon 5, delta 1e-5. *shown* is the interval of "
         "`confide run` (1,000 rollouts) in the environment's units; beside it are 10,000 "
         "rollouts of the saved policy, which was read from its file. "
         "*held* counts intervals of 100 rollouts, of 100 other seeds, "
         "that hold the mean of the 10,000 rollouts.",
         "",
-        "| environment | printed | 10,000 rollouts | uniform play | without privacy | held |",
+        "| environment | shown | 10,000 rollouts | uniform play | without privacy | held |",
         "|---|---|---|---|---|---|",
     ]
     queue = confide.problems.environment(Queue(), 25, reward_range=(-11.0, 0.0))

@@ -11,7 +11,7 @@ Settings (10,000 users each, one trajectory; delta = 1e-6; rewards are learned, 
   uniform behaviour.
 - clinic: the hospital of `examples/messy_log.py`, discount .95, 12 steps, uniform behaviour;
   discharge ends a stay.
-- trial: one step; two strata of people and three arms at random, whose success probabilities differ
+- trial: one step; two strata of users and three arms at random, whose success probabilities differ
   by .05 to .15. Of the settings where nothing is better than the logged policy, `equal trial` has
   arms that are alike, and in `equal garnet` all actions of a state are alike.
 

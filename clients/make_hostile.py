@@ -465,7 +465,10 @@ def hostile() -> dict[str, Any]:
             {"name": name, "path": path, **changes, **({"fields": fields} if fields else {})}
         )
     return {
-        "about": "Made by clients/make_hostile.py. A device refuses each of these, or sends nothing beyond its bound.",
+        "about": (
+            "Made by clients/make_hostile.py. "
+            "A device refuses each of these, or sends nothing beyond its bound."
+        ),
         "accepts": ACCEPTS,
         "mu": MU,
         "episodes": EPISODES,

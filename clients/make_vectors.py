@@ -260,7 +260,10 @@ def vectors() -> dict:
         ("shorter than the horizon", 1, EPISODE, 4),
     ]
     return {
-        "about": "Made by clients/make_vectors.py. All clients must make these messages from this entropy.",
+        "about": (
+            "Made by clients/make_vectors.py. "
+            "All clients must make these messages from this entropy."
+        ),
         "messages": [_message(name, *case) for name, case in CASES.items()],
         "bodies": [
             {

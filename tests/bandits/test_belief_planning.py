@@ -32,11 +32,13 @@ def test_exact_rounds_are_added_up():
 @pytest.mark.parametrize("ratio", [0.0, 1 / 1.3])
 def test_the_noise_of_the_combination_is_as_stated_and_its_mean_is_that_of_its_users(ratio):
     """With 1,000 draws the standard deviation has an error of 2.3 %, so 20 % would be seen."""
-    rng, users = np.random.default_rng(0), 50 * 1.3 ** np.arange(12)
+    rng = np.random.default_rng(0)
+    users = 50 * 1.3 ** np.arange(12)
     discount = np.array(
         [[ratio ** (t - j) if j <= t else 0.0 for j in range(12)] for t in range(12)]
     )
-    exact = discount @ users  # each user adds one
+    # Each user adds one.
+    exact = discount @ users
     releases = exact[:, None] + 10 * rng.normal(size=(12, 1000))
     noises = np.full(12, 100.0)
     history = history_of(releases, noises, users)
@@ -44,12 +46,14 @@ def test_the_noise_of_the_combination_is_as_stated_and_its_mean_is_that_of_its_u
     certain, _ = combine_releases(history_of(exact[:, None], noises, users), ratio, 0.1)
     assert values.std() == pytest.approx(noise, rel=0.08)
     assert values.mean() == pytest.approx(certain[0], abs=0.2 * noise)
-    assert certain[0] <= users.sum() * (1 + 1e-9)  # nobody counts twice
+    # Nobody counts twice.
+    assert certain[0] <= users.sum() * (1 + 1e-9)
 
 
 def test_discounted_rounds_know_the_whole_past_with_the_noise_that_is_promised():
     """(1 + 1/g) x the noise of a single release of everything: the docstring of `Discounted`."""
-    g, rounds = 1.3, 40
+    g = 1.3
+    rounds = 40
     users = g ** np.arange(rounds)
     noises = np.full(rounds, 1 / (1 - g**-2))
     exact = np.array([sum(g ** -(t - j) * users[j] for j in range(t + 1)) for t in range(rounds)])
@@ -60,7 +64,8 @@ def test_discounted_rounds_know_the_whole_past_with_the_noise_that_is_promised()
 def test_a_matrix_that_is_all_noise_becomes_round_and_one_without_noise_stays():
     rng = np.random.default_rng(0)
     Z = rng.normal(size=(8, 8))
-    noise = (Z + Z.T) / 2  # GOE with a diagonal of variance 1
+    # GOE with a diagonal of variance 1.
+    noise = (Z + Z.T) / 2
     assert shrink_to_round(100 * np.eye(8) + 0.5 * noise, 1.0) == pytest.approx(
         np.eye(8) * np.trace(100 * np.eye(8) + 0.5 * noise) / 8
     )
@@ -95,6 +100,6 @@ def test_a_device_checks_what_it_is_told():
         ("total", np.array(21)),
         ("another", np.zeros(1)),
     ]:
-        told = replace(later, memory={**history.arrays, name: wrong})
+        tampered = replace(later, memory={**history.arrays, name: wrong})
         with pytest.raises(InvalidParameter, match="does not fit"):
-            recall_releases(told, differences=True)
+            recall_releases(tampered, differences=True)

@@ -44,7 +44,8 @@ def test_two_users_attain_the_stated_sensitivity():
         for t in np.linspace(0, np.pi, 61)
     ]
     assert 0.9999 * stated < max(apart) <= stated
-    assert np.argmax(apart) == 20  # sixty degrees
+    # Sixty degrees.
+    assert np.argmax(apart) == 20
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,8 @@ def test_devices_learn_together_too():
     world = linear_bandit(3, 4, population=256)
     # device by device
     assert lost(confide.LocalDP(10.0, delta=0.0), episodes=1_000, world=world) < 0.5
-    assert lost(confide.LocalDP(10.0, delta=0.0), episodes=12_000, world=world) < 0.1  # as a crowd
+    # As a crowd.
+    assert lost(confide.LocalDP(10.0, delta=0.0), episodes=12_000, world=world) < 0.1
 
 
 def test_rounds_grow_and_releases_are_discounted():

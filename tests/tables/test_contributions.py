@@ -64,7 +64,8 @@ def test_no_episode_is_longer_than_the_budget():
         visits = statistic(5, 2, 40, rng.uniform(0.01, 0.3, size=10), balance=180 / 256)
         users = one_user(rng.integers(5, size=41), rng.integers(2, size=40), np.ones(40))
         values = visits.contribution(users).values
-        counts, rewards = values[: visits.bound.cells], values[visits.bound.cells :]
+        counts = values[: visits.bound.cells]
+        rewards = values[visits.bound.cells :]
         assert counts @ counts <= 1 and rewards @ rewards <= (180 / 256) ** 2 and values.min() >= 0
         assert counts.sum() <= math.sqrt(10)
         norms.append(np.linalg.norm(counts))
@@ -110,7 +111,8 @@ def test_a_pair_that_counts_again_adds_less_and_one_that_is_too_dear_is_left_out
     visits = statistic(3, 1, 6, [0.2, 0.5, 0.3])
     values = visits.contribution(one_user([0, 0, 1, 2, 0, 1, 1], [0] * 6)).values.reshape(3, 3)
     # 0, 0, 1 are paid with .9; 2 costs .3, and is not; 0 would cost .2, and neither is 1
-    a, b = math.sqrt(0.2), math.sqrt(0.5)
+    a = math.sqrt(0.2)
+    b = math.sqrt(0.5)
     np.testing.assert_allclose(
         values, [[a, a * (math.sqrt(2) - 1), 0], [0, 0, b], [0, 0, 0]], atol=1e-6
     )
@@ -146,7 +148,8 @@ def test_a_state_that_does_not_exist_is_looked_up_nowhere(layers, actions, monke
 
 def test_a_reward_that_is_no_number_drops_its_step_and_others_are_clipped():
     visits = statistic(3, 2, 4, 1 / 4, balance=0.5)
-    states, actions = [0, 1, 2, 0, 1], [0, 1, 0, 1]
+    states = [0, 1, 2, 0, 1]
+    actions = [0, 1, 0, 1]
     rewards = (
         visits.contribution(one_user(states, actions, [7.0, -1.0, np.nan, 0.5]))
         .values[18:]

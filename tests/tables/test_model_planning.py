@@ -97,10 +97,8 @@ def test_a_hopeful_pair_leads_to_the_best_that_may_follow(graph, large, monkeypa
     monkeypatch.setattr(model_planning, "LARGE_TABLE_CELLS", large)
     support = support_of(graph, layers=1, states=4, actions=2, terminal=None)
     model = TRUTH if graph is None else TRUTH[TRUTH > 0]
-    hopeful, reached = (
-        np.arange(8) % 3 == 0,
-        np.ones((8, 4), bool) if graph is None else graph.reshape(8, 4),
-    )
+    hopeful = np.arange(8) % 3 == 0
+    reached = np.ones((8, 4), bool) if graph is None else graph.reshape(8, 4)
 
     def ahead(_, v):
         best = np.where(reached, v, -np.inf).max(axis=1)
@@ -118,8 +116,8 @@ def test_untried_is_what_may_be_noise():
         np.zeros(0),
         np.repeat([0.0, 10.0], 4),
     )
-    found = model_planning.untried_pairs(model_posterior(counts, SUPPORT), SUPPORT).tolist()
-    assert found[:4] == [True, False, True, False] and found[4:] == [True, True, False, True]
+    untried = model_planning.untried_pairs(model_posterior(counts, SUPPORT), SUPPORT).tolist()
+    assert untried[:4] == [True, False, True, False] and untried[4:] == [True, True, False, True]
 
 
 def test_a_terminal_state_keeps_what_it_earns():
@@ -152,7 +150,9 @@ def rounds(n, users, sigma, ratio, seed=0, window=12):
     bound = BudgetedCounts(SUPPORT.cells, SUPPORT.pairs, 6)
     weights = np.full(SUPPORT.pairs, math.sqrt(1 / 6))
     visits = BudgetedVisits(SUPPORT, weights, bound)
-    history, total, variance = beginning(), np.zeros(bound.size), 0.0
+    history = beginning()
+    total = np.zeros(bound.size)
+    variance = 0.0
     for generation in range(1, n + 1):
         policies = rng.integers(2, size=(Q, 6, 4))
         leaf = sum(
@@ -161,7 +161,8 @@ def rounds(n, users, sigma, ratio, seed=0, window=12):
         )
         noise = rng.normal(size=bound.size) * sigma
         if ratio:
-            total, variance = ratio * total + leaf, sigma**2
+            total = ratio * total + leaf
+            variance = sigma**2
             values = total + noise
         else:
             total, variance = total + leaf + noise, variance + sigma**2
@@ -174,18 +175,18 @@ def rounds(n, users, sigma, ratio, seed=0, window=12):
         )
         for _ in range(2):
             history = predict_contributions(history, SUPPORT, GARNET.start)
-            known = model_posterior(estimate_counts(history, SUPPORT, ratio), SUPPORT)
-            history = history.replace(model=known.mean)
+            posterior = model_posterior(estimate_counts(history, SUPPORT, ratio), SUPPORT)
+            history = history.replace(model=posterior.mean)
         history = fold_old_releases(history, SUPPORT, ratio, window)
-    return history, known
+    return history, posterior
 
 
 @pytest.mark.parametrize("ratio", [0.0, 1 / 1.3])
 @pytest.mark.parametrize("sigma", [0.0, 1.0])
 def test_the_mean_and_the_draws_find_the_table(ratio, sigma):
-    _, known = rounds(8, 500, sigma, ratio)
-    assert np.abs(known.mean - TRUTH).max() < 0.05
-    draws = np.stack([draw_model(known, SUPPORT, np.random.default_rng(i)) for i in range(50)])
+    _, posterior = rounds(8, 500, sigma, ratio)
+    assert np.abs(posterior.mean - TRUTH).max() < 0.05
+    draws = np.stack([draw_model(posterior, SUPPORT, np.random.default_rng(i)) for i in range(50)])
     np.testing.assert_allclose(draws.reshape(50, 8, 4).sum(axis=2), 1.0)
     assert np.abs(draws.mean(axis=0) - TRUTH).max() < 0.05
 
@@ -252,7 +253,10 @@ def test_a_memory_that_does_not_fit_is_refused(change):
 
 def test_a_large_table_is_planned_as_if_small_chances_were_equal(monkeypatch):
     """The thinned model has the visits and policies of the dense model with evened-out cells."""
-    S, A, H, rng = 12, 3, 6, np.random.default_rng(4)
+    S = 12
+    A = 3
+    H = 6
+    rng = np.random.default_rng(4)
     ends = np.arange(S) == S - 1
     support = support_of(None, layers=1, states=S, actions=A, terminal=ends)
     dense = rng.random((support.cells // S, S)) * 0.01
@@ -261,7 +265,8 @@ def test_a_large_table_is_planned_as_if_small_chances_were_equal(monkeypatch):
     faint = dense < model_planning.THINNING_MULTIPLE / S
     assert faint.sum() == len(dense) * (S - 1)
     evened = np.where(faint, 0.0, dense) + (dense * faint).sum(axis=1, keepdims=True) / S
-    start, rewards = np.full(S, 1 / S), rng.random((H, S, A))
+    start = np.full(S, 1 / S)
+    rewards = rng.random((H, S, A))
     expected = best_policy(evened.ravel(), rewards, support)
     visits = expected_visits(expected[None], evened.ravel(), support, start)
     monkeypatch.setattr(model_planning, "LARGE_TABLE_CELLS", 0)

@@ -98,7 +98,8 @@ def test_what_the_end_earns_is_known(kind):
     moves = np.zeros((3, 2, 3))
     moves[0, 0, 0] = moves[0, 1, 1] = moves[1, 0, 0] = moves[1, 1, 2] = 1.0
     moves[2, :, 2] = 1.0
-    rewards, ends = np.array([[0.5] * 2, [0.5] * 2, [1.0] * 2]), [False, False, True]
+    rewards = np.array([[0.5] * 2, [0.5] * 2, [1.0] * 2])
+    ends = [False, False, True]
     costs = TabularMDP(moves, rewards, [1, 0, 0], horizon=6, stochastic_rewards=True, terminal=ends)
     assert lost(kind, costs, confide.NoPrivacy(), seeds=[0]) < 0.1
 

@@ -8,10 +8,13 @@ from confide.tables.bonus_planning import Bonus
 from confide.tables.optimistic_planning import greedy_actions, optimistic_values
 
 PROBLEM = garnet(states=6, actions=3, branches=3, horizon=5, rewarded=2)
-H, S, A = 5, 6, 3
+H = 5
+S = 6
+A = 3
 P = PROBLEM.transitions.dense()[0].reshape(S * A, S)
 NONE = Bonus(np.zeros(S * A), np.zeros(S * A))
-LEFT, ENDS = np.arange(H, 0, -1.0), np.zeros(S, dtype=bool)
+LEFT = np.arange(H, 0, -1.0)
+ENDS = np.zeros(S, dtype=bool)
 
 
 def values(probabilities, bonus, bonus_steps=LEFT, ceiling=LEFT, terminal=ENDS, policy=None):
@@ -27,7 +30,8 @@ def values(probabilities, bonus, bonus_steps=LEFT, ceiling=LEFT, terminal=ENDS, 
 
 
 def plain(P, rewards, bonus, left, ceiling, policy=None):
-    V, Q = np.zeros(S), np.zeros((H, S, A))
+    V = np.zeros(S)
+    Q = np.zeros((H, S, A))
     for h in reversed(range(H)):
         mean = P @ V
         spread = np.sqrt(np.maximum(P @ V**2 - mean**2, 0))

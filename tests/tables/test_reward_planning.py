@@ -28,7 +28,8 @@ from confide.tables.reward_planning import (
 )
 from confide.tables.support_features import support_of
 
-S, A = 40, 3
+S = 40
+A = 3
 SUPPORT = support_of(None, layers=1, states=S, actions=A, terminal=None)
 BALANCE = 180 / 256
 
@@ -47,10 +48,8 @@ def posterior_of(rewards, samples, noise):
     ("m", "s"), [(0.5, 0.1), (0.5, 2.0), (-1.0, 0.4), (1.4, 0.3), (0.01, 0.02), (0.0, 100.0)]
 )
 def test_normals_that_are_cut(m, s):
-    unit, exact = (
-        UnitNormals(np.full(4000, m), np.full(4000, s)),
-        stats.truncnorm(-m / s, (1 - m) / s, m, s),
-    )
+    unit = UnitNormals(np.full(4000, m), np.full(4000, s))
+    exact = stats.truncnorm(-m / s, (1 - m) / s, m, s)
     assert unit.mass[0] == pytest.approx(
         integrate.quad(lambda r: stats.norm.pdf(r, m, s), 0, 1)[0], rel=1e-6
     )
@@ -72,7 +71,8 @@ def test_chances_are_what_quadrature_gives():
     rewards[0] = [0.8, 0.5, 0.1]
     samples[0] = [100.0, 60.0, 30.0]
     posterior = reward_posterior(posterior_of(rewards, samples, noise), SUPPORT, BALANCE)
-    m, s = posterior.action_reward.centres[0], posterior.action_reward.stds[0]
+    m = posterior.action_reward.centres[0]
+    s = posterior.action_reward.stds[0]
     np.testing.assert_allclose(m, rewards[0])
     spike = stats.norm.pdf(m, posterior.common[0], s)
     slab = np.array(

@@ -13,11 +13,11 @@ GRAPH = np.array([[1, 1, 0], [0, 1, 1], [1, 0, 1]], dtype=bool)
 def test_a_mask_a_graph_and_a_list_say_the_same():
     mask = np.repeat(GRAPH[:, None], 2, axis=1)
     listed = np.argwhere(mask)[::-1]
-    made = [
+    supports = [
         support_of(given, **SIZES)
         for given in (GRAPH, mask, listed, np.concatenate([listed, listed]).tolist())
     ]
-    for support in made:
+    for support in supports:
         assert support.known and support.cells == 12 and support.open.all()
         np.testing.assert_array_equal(support.successors, [0, 1, 0, 1, 1, 2, 1, 2, 0, 2, 0, 2])
         np.testing.assert_array_equal(support.indptr, np.arange(0, 13, 2))
@@ -49,12 +49,12 @@ def test_what_is_no_support_is_refused(given, message):
 
 
 @pytest.mark.parametrize(
-    ("horizon", "known", "layers"),
+    ("horizon", "known_rewards", "layers"),
     [(1, True, 1), (1, False, 1), (2, True, 2), (2, False, 2), (3, True, 2), (3, False, 3)],
 )
-def test_one_layer_stands_for_steps_that_are_alike(horizon, known, layers):
-    assert layers_of(horizon, stationary=False, known_rewards=known) == layers
-    assert layers_of(horizon, stationary=True, known_rewards=known) == 1
+def test_one_layer_stands_for_steps_that_are_alike(horizon, known_rewards, layers):
+    assert layers_of(horizon, stationary=False, known_rewards=known_rewards) == layers
+    assert layers_of(horizon, stationary=True, known_rewards=known_rewards) == 1
 
 
 def test_a_table_where_every_episode_is_over_is_refused():

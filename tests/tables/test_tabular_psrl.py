@@ -76,7 +76,9 @@ def test_it_learns(problem, privacy, options, most):
 
 def near_and_far(stochastic):
     """A little at one end of a chain, which is near, and much at the other, which is far."""
-    states, P, r = 12, np.zeros((12, 2, 12)), np.zeros((12, 2))
+    states = 12
+    P = np.zeros((12, 2, 12))
+    r = np.zeros((12, 2))
     for s in range(states):
         P[s, 0, max(s - 1, 0)] = 1.0
         P[s, 1, s] += 0.2
@@ -113,7 +115,8 @@ def test_what_is_public_decides_what_is_counted():
     assert bound(RIVER, support=GRAPH).cells == 2 * GRAPH.sum()
     assert bound(COINS).balance == 180 / 256 and bound(COINS).size == 84
     stage = riverswim_stage()
-    assert bound(stage).pairs == 19 * 12  # the last step leads nowhere
+    # The last step leads nowhere.
+    assert bound(stage).pairs == 19 * 12
     ends = TabularMDP(
         np.array([[[0.5, 0.5], [1.0, 0.0]], [[0.0, 1.0], [0.0, 1.0]]]),
         np.zeros((2, 2)),
