@@ -154,7 +154,7 @@ def main() -> None:
         f"{seeds[0]}..{seeds[-1]} (with the papers' constants: the first {len(fewer)}), held out: "
         "no constant was tuned on them; "
         "each seed is another problem. The papers' constants are "
-        "the constants of [Shariff18] (joint) and [Zheng20] (local) with 200 releases in place of "
+        "those of [Shariff18] (joint) and [Zheng20] (local) with 200 releases in place of "
         "one per user: less noise than theirs. "
         "A target is met when mean - 2 s.e. is at most the figure. "
         "Seconds are medians of whole runs, simulation included, on a shared "
