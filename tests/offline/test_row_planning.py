@@ -84,7 +84,7 @@ def test_dense_rows_are_projected():
     counts = 300 * P + 15 * rng.normal(size=P.shape)
     support = support_of(None, layers=1, states=size, actions=1, terminal=None)
     rows = rows_of(counts.ravel(), 300 + 30 * rng.normal(size=size), 15.0, 0.5, support)
-    assert rows.method == "projection" and rows.missed > row_planning.MISSED
+    assert rows.method == "projection" and rows.missed > row_planning.MAX_MISSED_SHARE
     np.testing.assert_allclose(rows.probabilities.reshape(P.shape).sum(axis=2), 1)
 
 
@@ -97,7 +97,7 @@ def test_some_states_of_a_large_table_stand_for_all(monkeypatch, dense, method):
     P = rng.dirichlet(np.full(S, 50.0), size=(S, A)) if dense else sparse_rows(rng)
     found = []
     for fitted in (2**19, S * A * S // 4):
-        monkeypatch.setattr(row_planning, "FITTED", fitted)
+        monkeypatch.setattr(row_planning, "FITTED_CELLS", fitted)
         found.append(released(P, 60.0 if dense else 2000.0, 15.0, np.random.default_rng(7)))
     assert [rows.method for rows in found] == [method] * 2
     assert np.abs(found[0].probabilities - found[1].probabilities).max() < 0.05

@@ -1,5 +1,9 @@
 """The next batch of users of a linear system: an estimate from all batches, safe gains with
 excitation, and limits for clipping.
+
+All of it is post-processing of releases, so it may be changed without an effect on privacy. What it
+remembers between batches is declared in `experiment_planning.py`. The order in which random numbers
+are drawn is a part of the results.
 """
 
 from dataclasses import dataclass
@@ -15,7 +19,7 @@ from confide.control.experiment_planning import (
 from confide.control.gain_planning import warn_of_gain_bound
 from confide.control.identification_planning import (
     EXCESS_ALLOWED,
-    SURE,
+    SAFE_SHARE,
     Costs,
     Experiment,
     ExplorationBudget,
@@ -36,11 +40,11 @@ from confide.privacy.bounded import Released
 from confide.privatizers.schedule import Schedule
 
 Array = npt.NDArray[np.float64]
-# Of gains for excitation.
-PAIRS = 3
-# Per batch.
-POLICIES = 2 * PAIRS
-# Times as far out are limits without privacy.
+# How many gains for excitation a batch has. Each comes with its opposite. No page compares other
+# numbers.
+EXCITATION_PAIRS = 3
+POLICIES = 2 * EXCITATION_PAIRS
+# Without privacy, limits for clipping are so many times as far out: a clip would only lose data.
 EXACT_LIMITS = 64
 
 
@@ -51,13 +55,13 @@ class ControlProblem:
     costs: Costs
     inputs: int
     states: int
-    # Of the second moments in a release; 0: they are not released.
+    # The weight of second moments in a release. 0: they are not released.
     weight: float
-    # Policies per batch: 0 for certainty equivalence.
+    # How many systems are drawn for a batch. 0: the mean is used (certainty equivalence).
     samples: int
-    # Of the samples, in standard deviations of the posterior.
+    # The spread of the draws, in standard deviations of the posterior.
     spread: float
-    # Of releases.
+    # After how many users each release comes.
     times: tuple[int, ...]
     # Whether the system is excited at all.
     explores: bool
@@ -115,6 +119,7 @@ def plan_batch(problem: ControlProblem, released: Released) -> ControlRound:
         cap = EXACT_LIMITS * cap
         kept = 1.0
         lost = 0.0
+    # The entries that begin with "open_" belong to the batch that is planned here.
     history = history.remember_release(released).replace(
         open_guess=estimate.mean,
         open_covariance=estimate.covariance,
@@ -126,8 +131,8 @@ def plan_batch(problem: ControlProblem, released: Released) -> ControlRound:
         open_lost=np.array(lost),
         total=np.array(released.users),
     )
-    different = gains[:1] if (gains == gains[0]).all() else gains
-    policies = tuple(LinearPolicy(each) for each in different)
+    different_gains = gains[:1] if (gains == gains[0]).all() else gains
+    policies = tuple(LinearPolicy(policy_gains) for policy_gains in different_gains)
     public = PublicRound(policies, history.arrays, signal)
     return ControlRound(public, estimate.mean, clip, cap, scales)
 
@@ -147,7 +152,7 @@ def choose_gains(
     times = problem.times
     scenarios = draw_scenarios(estimate, costs, rng)
     cautious_scenarios = draw_scenarios(conservative, costs, rng)
-    warn_of_gain_bound(scenarios.share_above_gain_bound() >= SURE, costs.gain_bound)
+    warn_of_gain_bound(scenarios.share_above_gain_bound() >= SAFE_SHARE, costs.gain_bound)
     safe = safe_gains(conservative, cautious_scenarios)
     if problem.samples:
         gains = sampled_gains(
@@ -159,17 +164,17 @@ def choose_gains(
     if users <= 0:
         # Everybody was served.
         return gains
-    spent = np.sum(
-        [
-            experiment.users * scenarios.excess(experiment.gains).mean(axis=1)
-            for experiment in experiments
-        ],
-        axis=0,
+    spent_by_batch = [
+        experiment.users * scenarios.excess(experiment.gains).mean(axis=1)
+        for experiment in experiments
+    ]
+    # All batches together may stake a small share of what the users after them could save.
+    users_after = times[-1] - released.users - users
+    budget = ExplorationBudget(
+        spent=np.sum(spent_by_batch, axis=0),
+        served=released.users,
+        users=users,
+        stake=EXCESS_ALLOWED / len(times) * users_after,
     )
-    stake = EXCESS_ALLOWED / len(times) * (times[-1] - released.users - users)
-    return with_exploration(
-        gains,
-        excitation_gains(costs, PAIRS, rng),
-        scenarios,
-        ExplorationBudget(spent, released.users, users, stake),
-    )
+    excitation = excitation_gains(costs, EXCITATION_PAIRS, rng)
+    return with_exploration(gains, excitation, scenarios, budget)

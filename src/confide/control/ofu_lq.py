@@ -1,5 +1,12 @@
-"""Private-OFU-RL [Chowdhury21] for linear quadratic control, as printed and with the least noise
-that the guarantee needs.
+"""Private-OFU-RL [Chowdhury21] for linear quadratic control, with the paper's calibration and with
+the least noise that the guarantee needs.
+
+- What leaves this file: the agent `ofu-lq`, whose `identity` names it in certificates and ledgers,
+  and its description, which `confide.explain` prints.
+- What may not be changed freely: `identity`; the paper's calibration, whose constants have golden
+  values (tests/control/test_printed.py); and the clip (`ControlRows`), on which privacy rests.
+- What may be changed freely: how gains are planned from a release (`optimistic_planning.py`). The
+  width of the confidence set is proved, regret is measured (benchmarks/results/control.md).
 """
 
 from dataclasses import dataclass, replace
@@ -42,8 +49,9 @@ from confide.privatizers.schedule import one_tree
 from confide.problems.lq import LQPublic
 from confide.problems.sizes import ProblemSizes
 
-# The cap in units of 1 + s^2: regret is flat between .8 and 1.3.
-REACH = 1.0
+# The cap in units of 1 + s^2, which is about the trace of one step. Chosen by measurement: regret is
+# flat between 0.8 and 1.3. Privacy holds for any cap.
+CAP_IN_STEPS = 1.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,11 +61,13 @@ class OptimisticControl:
     public: LQPublic
     statistic: ControlSums
     releases: int
+    # The probability with which the confidence set may miss the system.
     failure: float
-    # The width is for Gaussian noise, or none.
+    # Whether the width is proved. It is for Gaussian noise and for none, not for Laplace noise.
     proved: bool = True
+    # The constants of the paper, or None for the tight calibration.
     printed: PrintedControl | None = None
-    # The user's own, in the place of ours.
+    # The caller's own regularizer, in the place of ours.
     regularizer: ControlRegularizer | None = None
 
     @property
@@ -66,6 +76,7 @@ class OptimisticControl:
 
     @property
     def plans_for_starts(self) -> bool:
+        """Whether gains depend on where a user starts, as with the paper's calibration."""
         return self.printed is not None
 
     def plan(self, released: Released) -> Round:
@@ -84,7 +95,7 @@ class OptimisticControl:
             self._costs,
             bound=self.public.parameter_bound,
             gain_bound=self.public.gain_bound,
-            # Early plans are for systems that need not exist.
+            # Early plans are for systems that need not exist, so the first half does not warn.
             warns=2 * released.generation >= self.releases,
         )
         return Round(planned.policies, self.statistic, planned.memory, planned.signal)
@@ -95,6 +106,7 @@ class OptimisticControl:
         return public.Q, public.R, public.horizon, public.noise_radius
 
     def confidence(self, released: Released) -> ConfidenceSet:
+        """The confidence set for a release: of a regularizer, of the paper, or ours."""
         S, C = self.bound.unpack(released.values)
         constants = self.printed
         radius = self.public.noise_radius
@@ -129,33 +141,28 @@ class OptimisticControl:
         )
 
     def describe(self) -> Description:
+        calibration = "tight" if self.printed is None else "paper"
         if self.regularizer is not None:
             start = "each user starts" if self.printed is not None else "a random start is"
-            return Description(
-                "tight" if self.printed is None else "paper",
+            text = (
                 f"the cheapest system, from where {start}, of the set of Lemma 1 with a custom "
-                f"regularizer: {self.regularizer.describe()}",
+                f"regularizer: {self.regularizer.describe()}"
             )
-        if self.printed is not None:
-            proved = (
-                ""
-                if self.public.parameter_bound <= 1
-                else "; the printed width is proved for ||(A, B)||_F <= 1 only"
-            )
-            return Description(
-                "paper",
+        elif self.printed is not None:
+            text = (
                 "for the state in which each user starts, the cheapest system of the printed "
                 "confidence set, computed from releases; "
-                f"a user's gains depend on the user's start and must not be published{proved}",
+                "a user's gains depend on the user's start and must not be published"
             )
-        holds = (
-            f"that holds with probability {1 - self.failure:g}"
-            if self.proved
-            else "that is not proved for Laplace noise"
-        )
-        return Description(
-            "tight", f"the cheapest system, for a random start, of a confidence set {holds}"
-        )
+            if self.public.parameter_bound > 1:
+                text += "; the printed width is proved for ||(A, B)||_F <= 1 only"
+        else:
+            text = "the cheapest system, for a random start, of a confidence set that "
+            if self.proved:
+                text += f"holds with probability {1 - self.failure:g}"
+            else:
+                text += "is not proved for Laplace noise"
+        return Description(calibration, text)
 
 
 def tight(
@@ -166,15 +173,16 @@ def tight(
     failure: float,
     regularizer: ControlRegularizer | None,
 ) -> Calibration:
-    """One query, clipped as a whole.
+    """The calibration with the least noise: one query, clipped as a whole.
 
     It goes through the counter with the least noise at geometric times.
     """
     n = public.states
     d = public.inputs
-    size = 1 + public.gain_bound**2
-    weight = response_weight(n, d, public.parameter_bound, size)
-    bound = ControlRows(n, d, REACH * (1 + weight**2), weight)
+    # ||z||^2 if the state has length one and gains are as long as they may be.
+    longest = 1 + public.gain_bound**2
+    weight = response_weight(n, d, public.parameter_bound, longest)
+    bound = ControlRows(n, d, CAP_IN_STEPS * (1 + weight**2), weight)
     chosen = choose_schedule(schedule, geometric(episodes))
     sums = ControlSums(bound, public.parameter_bound, public.noise_radius)
     proved = privacy.delta > 0 or isinstance(privacy, NoPrivacy)
@@ -225,41 +233,48 @@ class OFULQ(Learner):
     that follows from releases alone and may be published. The gains of one user depend on this
     user's x_1, and must not be published.
 
-    Reference: [Chowdhury21, Alg. 1], line by line:
+    Reference: [Chowdhury21, Alg. 1]. What its lines do, and where:
 
-    | line | what | where |
-    |---|---|---|
-    | 1 | the counters B_1, B_2 | `paper`: one `Tree` for the joint query; `control/printed.py` has
-    their constants |
-    | 3 | T_{1,k}, T_{2,k} | `privatizers/central.py`; `ControlRows.unpack` reads both from a
-    release |
-    | 4 | the set C_k(alpha), (7), (8), Lemma 1 | `printed_set` in `control/optimistic_planning.py`
-    |
-    | 5 | the cheapest system from x_{k,1}, (9) | `OptimisticPolicy.for_start`, with `search` in
-    `planners/_optimistic_kernels.py` |
-    | 7 | u = K_h x, (3) | `backward` in `planners/_riccati_kernels.py`; the user or the problem
-    plays the gains |
-    | 9 | sums of z z^T and z x'^T | `ControlSums` in `control/contributions.py` |
+    - line 1, the counters B_1 and B_2: one `Tree` for the joint query in `paper`, with the constants
+      of `control/printed.py`
+    - line 3, T_{1,k} and T_{2,k}: `privatizers/central.py`; `ControlRows.unpack` reads both from a
+      release
+    - line 4, the set C_k(alpha) of (7), (8) and Lemma 1: `printed_set` in
+      `control/optimistic_planning.py`
+    - line 5, the cheapest system from x_{k,1}, (9): `OptimisticPolicy.for_start`, with `search` in
+      `planners/_optimistic_kernels.py`
+    - line 7, u = K_h x, (3): `backward` in `planners/_riccati_kernels.py`; the user or the problem
+      plays the gains
+    - line 9, sums of z z^T and z x'^T: `ControlSums` in `control/contributions.py`
 
     calibration="paper": Sec. IV and Thm. 3, a release per episode through a binary tree, with the
-    printed noise, shift and width. The guarantee states the exact loss of that noise; constants
+    printed noise, shift and width. The guarantee states the exact loss of that noise. Constants
     that give more than requested are refused (from epsilon = 39.3 on, at gamma = 1.2 and delta =
     1e-5).
 
     `regularizer` makes the changing regularizers H_k and L_k of Sec. III-A your own: see
     `control/regularizers.py`. The noise of the calibration stays, and is a part of them.
 
-    Departures of both: the search (9) is local, with two starting points
-    (`planners/_optimistic_kernels.py`); the width is a function of releases (the printed beta_k
-    reads the exact Z^T Z: a leak); K_h uses P_{h+1}; gains are projected to gamma; systems that are
-    not controllable are searched, too; B_2 counts z x'^T, as line 9 has it, and not z z^T as in
-    Sec. III-B. Of "paper": one query for both counters, with the printed standard deviation of
-    every entry; an episode that Assumption 1 forbids is clipped, at its bounds. Departures of
-    "tight", for less noise at the same guarantee: an episode is clipped as a whole, by weights that
-    are known before their noise, so that the width stays valid, and holds with probability 1 -
-    `failure` at all releases together; the counter with the least noise; geometric releases. Of
-    Assumption 1 privacy needs nothing. The width needs ||Theta||_F <= parameter_bound and ||w|| <=
-    C_w; the printed one needs Assumption 1.
+    Departures of both calibrations:
+
+    - The search (9) is local, with two starting points (`planners/_optimistic_kernels.py`).
+    - The width is a function of releases. The printed beta_k reads the exact Z^T Z: a leak.
+    - K_h uses P_{h+1}, and gains are projected to gamma.
+    - Systems that are not controllable are searched, too.
+    - B_2 counts z x'^T, as line 9 has it, and not z z^T as in Sec. III-B.
+
+    Departures of "paper": one query for both counters, with the printed standard deviation of every
+    entry; an episode that Assumption 1 forbids is clipped, at its bounds.
+
+    Departures of "tight", for less noise at the same guarantee:
+
+    - An episode is clipped as a whole, by weights that are known before their noise, so that the
+      width stays valid.
+    - The width holds with probability 1 - `failure` at all releases together.
+    - The counter is the one with the least noise, and releases are geometric.
+
+    Privacy needs nothing of Assumption 1. The width needs ||Theta||_F <= parameter_bound and ||w||
+    <= C_w; the printed one needs Assumption 1.
     """
 
     name = "ofu-lq"

@@ -1,6 +1,14 @@
 """Thompson sampling for linear quadratic control, from residuals.
 
-Privacy is proved, regret is measured.
+Privacy is proved, regret is measured (benchmarks/results/control.md).
+
+- What leaves this file: the agent `thompson-lq`, whose `identity` names it in certificates and
+  ledgers. `certainty_equivalent_lq.py` uses the same calibration.
+- What may not be changed freely: names and numbers in `identity`; and that each user is in one
+  batch, which is released once, because the guarantee rests on it.
+- What may be changed freely: the schedule and the numbers below. They depend on public numbers
+  alone, so privacy holds for any of them. Golden files notice a change, and regret must then be
+  measured again.
 
 Users come in batches. The first batch runs the open loop (u = 0), which identifies A at no extra
 cost. The second plays small gains of opposite signs, which identifies B. Later batches grow by
@@ -34,20 +42,29 @@ from confide.privatizers import Schedule
 from confide.problems.lq import LQPublic
 from confide.problems.sizes import ProblemSizes
 
-# Of second moments beside residuals.
-WEIGHT = 0.3 * math.sqrt(2)
+# None of the numbers below matters for privacy. benchmarks/results/control.md shows the regret with
+# them; where nothing else is said, it does not compare other numbers.
+# The weight of second moments beside residuals, in one query.
+MOMENTS_WEIGHT = 0.3 * math.sqrt(2)
 # Second moments are left out if the noise on residuals alone is below this share of that on both.
 WORTH_LEAVING_OUT = 0.8
-# Steps count up to this sum of ||x||^2: REACH with privacy, where far states need a large clip, and
-# FAR without.
-REACH = 2.0
-FAR = 100.0
-# With fewer times as many users as identification takes, nothing is explored, because it would cost
-# more than it saves.
-WORTH = 40
+# Steps of a user count up to this sum of ||x||^2. With privacy it is small, because far states need
+# a large clip.
+PRIVATE_REACH = 2.0
+EXACT_REACH = 100.0
+# Exploration costs more than it saves if there are fewer users than so many times those of the first
+# two batches. Then nothing is explored. The second number is for runs without privacy.
+WORTHWHILE_USERS = 40
+WORTHWHILE_USERS_EXACT = 4
+# How many times as many users have been served at the end of a batch as at the end of the one
+# before.
+BATCH_GROWTH = 1.5
+BATCH_GROWTH_EXACT = 1.3
 # The most releases. Time and memory grow with their square, and what devices download with their
-# number.
-MOST = 128
+# number. A matter of taste.
+MOST_RELEASES = 128
+# The spread of the draws, in standard deviations of the posterior, if nobody says otherwise.
+USUAL_SPREAD = 0.4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,6 +77,7 @@ class AdaptiveControl:
     bound: ResidualRows
 
     def plan(self, released: Released) -> Round:
+        """The policies of the next batch, and the statistic that its users are asked for."""
         planned = plan_batch(self.problem, released)
         statistic = Residuals(
             self.bound,
@@ -73,70 +91,78 @@ class AdaptiveControl:
         return Round(public.policies, statistic, public.memory, public.signal)
 
     def describe(self) -> Description:
-        kind = (
-            f"{self.problem.samples} samples, {self.problem.spread:g} x the posterior's standard "
-            "deviation"
-            if self.problem.samples
-            else "its mean"
-        )
-        kind += (
-            ", with excitation where it can be afforded"
-            if self.problem.explores
-            else ", without excitation"
-        )
+        problem = self.problem
+        if problem.samples:
+            systems = f"{problem.samples} samples, {problem.spread:g} x the posterior's standard deviation"
+        else:
+            systems = "its mean"
+        if problem.explores:
+            excitation = "with excitation where it can be afforded"
+        else:
+            excitation = "without excitation"
         return Description(
-            "tight", f"cautious Riccati gains for a posterior of the dynamics: {kind}"
+            "tight",
+            f"cautious Riccati gains for a posterior of the dynamics: {systems}, {excitation}",
         )
 
 
 def _noise_std(bound: ResidualRows, privacy: Request) -> float:
+    """The standard deviation of the noise on one batch."""
     return least_noise(bound, privacy, Exact(1), discrete=False, users=1).std
 
 
 def residual_bound(public: LQPublic, privacy: Request) -> ResidualRows:
-    """Second moments and residuals; residuals alone where K-norm noise on these few numbers is
-    clearly less.
+    """What a user is asked for: second moments and residuals, or residuals alone.
+
+    They are asked for alone where K-norm noise on these few numbers is clearly less.
     """
-    both, alone = (ResidualRows(public.states, public.inputs, weight) for weight in (WEIGHT, 0.0))
-    # Whose noise is of another kind.
+    both = ResidualRows(public.states, public.inputs, MOMENTS_WEIGHT)
+    residuals_alone = ResidualRows(public.states, public.inputs, 0.0)
+    # Devices add noise of another kind.
     if isinstance(privacy, NoPrivacy) or privacy.trust.devices:
         return both
-    return (
-        alone
-        if _noise_std(alone, privacy) < WORTH_LEAVING_OUT * _noise_std(both, privacy)
-        else both
-    )
+    if _noise_std(residuals_alone, privacy) < WORTH_LEAVING_OUT * _noise_std(both, privacy):
+        return residuals_alone
+    return both
 
 
 def control_schedule(
     bound: ResidualRows, privacy: Request, episodes: int, *, steerable: bool = True
 ) -> Schedule:
-    """Batches of n_0 and n_1 users, then half as many more each time; one batch where
-    identification would not pay.
+    """Two batches that identify the system, and then batches that grow.
+
+    There is one batch where identification would not pay.
     """
-    n = bound.states
-    p = bound.dimension
-    if isinstance(privacy, NoPrivacy):
-        first = 2 * n
-        second = 2 * p + n
-        ratio = 1.3
-        worth = 4
-    else:
-        needed = 6 * _noise_std(bound, privacy) * math.sqrt(n)
-        first = math.ceil(0.8 * needed)
-        second = math.ceil(needed)
-        # The noise of a batch grows with the root of its users.
-        if isinstance(privacy, LocalDP):
-            first = math.ceil(first**2 / 3)
-            second = math.ceil(second**2 / 3)
-        ratio = 1.5
-        worth = WORTH
-    if episodes < worth * (first + second) or not steerable:
+    first, second = _identification_batches(bound, privacy)
+    exact = isinstance(privacy, NoPrivacy)
+    growth = BATCH_GROWTH_EXACT if exact else BATCH_GROWTH
+    worthwhile_users = WORTHWHILE_USERS_EXACT if exact else WORTHWHILE_USERS
+    if episodes < worthwhile_users * (first + second) or not steerable:
         return Schedule((episodes,))
     times = [first, first + second]
     while times[-1] < episodes:
-        times.append(min(episodes, max(times[-1] + 1, math.floor(ratio * times[-1]))))
+        next_time = max(times[-1] + 1, math.floor(growth * times[-1]))
+        times.append(min(episodes, next_time))
     return Schedule(times)
+
+
+def _identification_batches(bound: ResidualRows, privacy: Request) -> tuple[int, int]:
+    """How many users identify A, in the open loop, and how many identify B.
+
+    With privacy they are so many that their sums outweigh the noise of a release, by about six
+    standard deviations.
+    """
+    n = bound.states
+    if isinstance(privacy, NoPrivacy):
+        return 2 * n, 2 * bound.dimension + n
+    needed = 6 * _noise_std(bound, privacy) * math.sqrt(n)
+    first = math.ceil(0.8 * needed)
+    second = math.ceil(needed)
+    if isinstance(privacy, LocalDP):
+        # The noise of a batch grows with the root of its users.
+        first = math.ceil(first**2 / 3)
+        second = math.ceil(second**2 / 3)
+    return first, second
 
 
 def tight(
@@ -149,7 +175,7 @@ def tight(
     spread: float,
     schedule: Schedule | None,
 ) -> Calibration:
-    """Of both controllers: each batch is one leaf that is released on its own."""
+    """The calibration of both controllers: each batch is one leaf that is released on its own."""
     if not isinstance(public, LQPublic):
         raise InvalidParameter(
             f"{name} needs a linear system with quadratic costs (LQSystem.public), got "
@@ -158,43 +184,38 @@ def tight(
     check_episodes_and_privacy(episodes, privacy)
     bound = residual_bound(public, privacy)
     exact = isinstance(privacy, NoPrivacy)
-    reach = FAR if exact else REACH
     costs = Costs(
-        public.Q,
-        public.R,
-        public.horizon,
-        public.noise_radius,
-        public.parameter_bound,
-        public.gain_bound,
-        reach,
+        Q=public.Q,
+        R=public.R,
+        horizon=public.horizon,
+        noise_radius=public.noise_radius,
+        bound=public.parameter_bound,
+        gain_bound=public.gain_bound,
+        reach=EXACT_REACH if exact else PRIVATE_REACH,
     )
-    # Otherwise no input saves anything.
+    # In other systems no input saves anything.
     steerable = public.horizon > 1 and bool(public.Q.any())
     default = control_schedule(bound, privacy, episodes, steerable=steerable)
     chosen = choose_schedule(schedule, default)
-    if chosen.leaves > MOST:
+    if chosen.leaves > MOST_RELEASES:
         raise InvalidParameter(
-            f"{name} takes at most {MOST} releases, got {chosen.leaves}: it plans from all of "
-            "them, and devices would download all of them"
+            f"{name} takes at most {MOST_RELEASES} releases, got {chosen.leaves}: it plans from "
+            "all of them, and devices would download all of them"
         )
-    # With any schedule, later users must repay it.
-    explores = default.leaves > 1 and chosen.leaves > 1
     problem = ControlProblem(
-        costs,
-        public.inputs,
-        public.states,
-        bound.weight,
-        samples,
-        spread,
-        tuple(chosen.times),
-        explores,
-        exact,
+        costs=costs,
+        inputs=public.inputs,
+        states=public.states,
+        weight=bound.weight,
+        samples=samples,
+        spread=spread,
+        times=tuple(chosen.times),
+        # With any schedule, later users must repay what exploration costs.
+        explores=default.leaves > 1 and chosen.leaves > 1,
+        exact=exact,
     )
-    return Calibration(
-        AdaptiveControl(problem, bound),
-        chosen,
-        None if isinstance(privacy, LocalDP | NoPrivacy) else Leaves(chosen.leaves),
-    )
+    counter = None if isinstance(privacy, LocalDP | NoPrivacy) else Leaves(chosen.leaves)
+    return Calibration(AdaptiveControl(problem, bound), chosen, counter)
 
 
 class ThompsonLQ(Learner):
@@ -241,7 +262,7 @@ class ThompsonLQ(Learner):
         noise: NoiseSource | None = None,
     ) -> None:
         check_choices("tight", bonus_scale)
-        spread = 0.4 if bonus_scale is None else bonus_scale
+        spread = USUAL_SPREAD if bonus_scale is None else bonus_scale
         calibrated = tight(
             public,
             self.name,

@@ -32,13 +32,15 @@ MOST_EPSILON = 2.75
 # Standard deviations for the method "model", which has no theorem: a little more than the level
 # needs. Measured on docs/results/policies.md.
 MODEL_Z = 2.0
-# Standard deviations of noise. A cell is looked at if the learned model expects a larger count, and
-# a row if it has more visits. Chosen by measurement on the same page.
-CELL = 0.25
-ROW = 3.0
+# A cell is looked at if the learned model expects a count of more standard deviations of noise than
+# this. Chosen by measurement on the same page.
+LEAST_CELL_STDS = 0.25
+# A row is looked at if it has visits of more standard deviations than this. Chosen by measurement on
+# the same page.
+LEAST_ROW_STDS = 3.0
 # A policy takes some actions rarely. Those that it takes less often than this share of an even
-# share are pooled.
-ALONE = 0.5
+# share are pooled. No page compares other numbers.
+LEAST_SHARE_ALONE = 0.5
 # The mixtures and clips that are tried. Their number is a matter of taste: more of them take more
 # time.
 SHARES = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
@@ -49,30 +51,28 @@ REHEARSED_TRAJECTORIES = 3000
 MAX_REHEARSED_STEPS = 400
 # Public, because a rehearsal must be a function of the release. Any other number would do.
 REHEARSAL_SEED = 18
-_NOTHING = 1e-12
+# Sums below this are not divided by, and discounts below it are not worth another step.
+_NEGLIGIBLE = 1e-12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CandidatePolicy:
-    """The policy to test, as probabilities [s, a].
+    """The policy to test."""
 
-    Where `changed` [s] is False it goes on as logged.
-    """
-
+    # The probabilities of actions [s, a].
     weights: Array = field(repr=False)
+    # Where it differs from the logged policy [s]. Elsewhere it goes on as logged.
     changed: Bools = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """Follow the policy with probability `share` at each step, else go on as logged; weights are
-    clipped at `clip`.
+    """A mixture of the policy with the logged one, and the clip of its importance weights."""
 
-    `predicted` is the bound that the model predicts for this choice.
-    """
-
+    # The policy is followed with this probability at each step. Otherwise it goes on as logged.
     share: float
     clip: float
+    # The bound that the model predicts for this choice.
     predicted: float
 
 
@@ -157,12 +157,11 @@ def mixture_for(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rehearsal:
-    """Trajectories of the logged policy in the model: states, actions, and 1.0 where they go on
-    [trajectory, step].
-    """
+    """Trajectories of the logged policy in the model. Axes: [trajectory, step]."""
 
     states: Ints
     actions: Ints
+    # 1.0 at the steps of a trajectory, 0.0 after its end.
     going: Array
 
 
@@ -181,10 +180,11 @@ def _likelihood_ratios(
 
 
 def _rehearse_logged_policy(model: Dynamics, start: Array, steps: int) -> _Rehearsal:
+    """Simulate trajectories of the logged policy in the released model, with a public seed."""
     rng = np.random.default_rng(REHEARSAL_SEED)
     users = REHEARSED_TRAJECTORIES
     A = model.table.actions
-    closed = ~model.table.support.open.reshape(model.states, A)[:, 0]
+    terminal = ~model.table.support.open.reshape(model.states, A)[:, 0]
     first_states = np.searchsorted(np.cumsum(start), rng.random(users) * start.sum())
     state = first_states.clip(0, len(start) - 1)
     action_limits = np.cumsum(model.behaviour, axis=1)
@@ -199,7 +199,7 @@ def _rehearse_logged_policy(model: Dynamics, start: Array, steps: int) -> _Rehea
         states[:, t] = state
         actions[:, t] = action
         going[:, t] = alive
-        alive = alive & ~closed[state]
+        alive = alive & ~terminal[state]
         if not alive.any():
             return _Rehearsal(states[:, : t + 1], actions[:, : t + 1], going[:, : t + 1])
         row = np.where(alive, state * A + action, 0)
@@ -215,7 +215,10 @@ def _draw_next_states(
     state: Ints,
     rng: np.random.Generator,
 ) -> tuple[Bools, Ints]:
-    """Who goes on, and the next states; trajectories whose row has no cells stop where they are."""
+    """Which trajectories go on, and their next states.
+
+    Trajectories whose row has no cells stop where they are.
+    """
     first = P.indptr[row]
     last = P.indptr[row + 1]
     # One row is an interval of the running sum of all cells.
@@ -240,11 +243,11 @@ def value_in(model: Dynamics, held: Counted, policy: Array, horizon: int, users:
     """The value of a policy [s, a] over `horizon` steps in the counts of `users` held-out people.
 
     What is not seen is worth the least. What counts as seen was read off the learning part
-    (`model`): the cells of its rows, and which rows stand alone; the others of a state that the
+    (`model`): the cells of its rows, and which rows stand alone. The other rows of a state that the
     policy takes are pooled. So the held-out counts are used as they are, without a threshold that
     their own noise could pass, and the value is nearly linear in them: errors of rows are
-    independent, and add up as variances. Rows of fewer than ROW standard deviations of visits are
-    worth the least.
+    independent, and add up as variances. Rows whose visits are fewer than LEAST_ROW_STDS standard
+    deviations are worth the least.
     """
     table = held.table
     S = table.support.states
@@ -252,14 +255,14 @@ def value_in(model: Dynamics, held: Counted, policy: Array, horizon: int, users:
     low, high = step_ranges(table, horizon)
     rewards = np.zeros((S, table.actions))
     rewards[: table.states] = held.rewards
-    closed = ~table.support.open.reshape(rewards.shape)[:, 0]
-    paid = np.where(closed, rewards.min(axis=1), (policy * rewards).sum(axis=1))
+    terminal = ~table.support.open.reshape(rewards.shape)[:, 0]
+    mean_rewards = np.where(terminal, rewards.min(axis=1), (policy * rewards).sum(axis=1))
     # Values [s] with k steps to go, above the least that k steps can pay.
     above_least = [np.zeros(S)]
     for k in range(horizon):
         ahead = rows.weights @ (rows.P @ above_least[-1])
-        least = np.where(closed, 0.0, table.discount * low[k]) - low[k + 1]
-        value_of_states = paid + table.discount * ahead + least
+        least = np.where(terminal, 0.0, table.discount * low[k]) - low[k + 1]
+        value_of_states = mean_rewards + table.discount * ahead + least
         above_least.append(np.clip(value_of_states, 0.0, high[k + 1] - low[k + 1]))
     start = held.starts / users if table.start is None else table.start
     last = above_least[-1][: table.states]
@@ -326,8 +329,8 @@ def policy_rows(model: Dynamics, held: Counted, policy: Array) -> PolicyRows:
     """
     support = held.table.support
     probability = policy.ravel() * support.open
-    alone = probability > ALONE / held.table.actions
-    return counted_rows(model, held, probability, alone, least_cell=CELL)
+    alone = probability > LEAST_SHARE_ALONE / held.table.actions
+    return counted_rows(model, held, probability, alone, least_cell=LEAST_CELL_STDS)
 
 
 def counted_rows(
@@ -341,38 +344,36 @@ def counted_rows(
     """
     support = held.table.support
     S = support.states
-    A = held.table.actions
-    pairs = S * A
+    pairs = S * held.table.actions
     taken = np.flatnonzero(probability > 0)
-    group = np.where(alone, np.arange(pairs), pairs + np.arange(pairs) // A)[taken]
-    group_names, first, row = np.unique(group, return_index=True, return_inverse=True)
-    number = len(group_names)
-    members = sparse.csr_matrix((np.ones(len(taken)), (row, taken)), shape=(number, pairs))
-    state = np.where(group_names < pairs, group_names // A, group_names - pairs)
-    weights: sparse.csr_matrix = sparse.csr_matrix(
-        (np.asarray(members @ probability), (state, np.arange(number))), shape=(S, number)
-    )
+    groups = _group_rows(taken, probability, alone, held.table.actions, S)
+    members = groups.members
+    number = members.shape[0]
+    # The counts of the held-out users, and those that the learned model expects [row, s'].
     all_counts = sparse.csr_matrix(
         (held.counts, support.successors, support.indptr), shape=(pairs, S)
     )
     counts = (members @ all_counts).toarray()
     learned_visits = sparse.diags(np.maximum(model.visits.ravel(), 0.0))
     expected = (members @ learned_visits @ model.P).toarray()
+    # Which rows have enough visits, and enough visits whose next state is known.
     all_visits, all_std = held.visits()
-    enough_visits = np.asarray(members @ all_visits) > ROW * np.sqrt(
-        np.asarray(members @ all_std**2)
-    )
+    visits_std = np.sqrt(np.asarray(members @ all_std**2))
+    enough_visits = np.asarray(members @ all_visits) > LEAST_ROW_STDS * visits_std
     moves, moves_std = moves_of(held.cuts, all_visits, all_std, held.noise, support)
     visits = np.asarray(members @ moves)
     std = np.sqrt(np.asarray(members @ moves_std**2))
-    noise = held.noise * np.sqrt(np.asarray(members.sum(axis=1)).ravel())
-    enough_moves = visits > ROW * std
+    enough_moves = visits > LEAST_ROW_STDS * std
     visits = np.where(enough_moves, visits, 1.0)
+    noise = held.noise * np.sqrt(np.asarray(members.sum(axis=1)).ravel())
     seen = (expected > least_cell * noise[:, None]) & enough_moves[:, None]
     # E[1/n] is larger than 1/E[n].
     corrected_visits = visits * (1 + (std / visits) ** 2)
     # A row of a terminal state has no cells, and nothing of it is known.
-    cells = np.maximum(np.diff(support.indptr)[taken[first]], 1).astype(float)
+    cells = np.maximum(np.diff(support.indptr)[groups.first_member], 1).astype(float)
+    weights: sparse.csr_matrix = sparse.csr_matrix(
+        (groups.probability, (groups.state, np.arange(number))), shape=(S, number)
+    )
     return PolicyRows(
         weights=weights,
         members=members,
@@ -384,7 +385,41 @@ def counted_rows(
         noise=noise,
         cells=cells,
         total_weight=held.total_weight,
-        learned=expected / np.maximum(expected.sum(axis=1), _NOTHING)[:, None],
+        learned=expected / np.maximum(expected.sum(axis=1), _NEGLIGIBLE)[:, None],
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _RowGroups:
+    """Rows (s, a) of the table that are counted together, by group."""
+
+    # 1 where a row of the table belongs to a group [group, (s, a)].
+    members: sparse.csr_matrix
+    # The state of each group, the first row of the table in it, and its probability [group].
+    state: Ints
+    first_member: Ints
+    probability: Array
+
+
+def _group_rows(
+    taken: Ints, probability: Array, alone: Bools, actions: int, states: int
+) -> _RowGroups:
+    """Group the rows that are taken: one group for each that stands alone, one per state for the
+    others.
+    """
+    pairs = states * actions
+    row = np.arange(pairs)
+    # A group of one row has the number of the row. That of a state stands after all rows.
+    group = np.where(alone, row, pairs + row // actions)[taken]
+    numbers, first, group_index = np.unique(group, return_index=True, return_inverse=True)
+    members = sparse.csr_matrix(
+        (np.ones(len(taken)), (group_index, taken)), shape=(len(numbers), pairs)
+    )
+    return _RowGroups(
+        members=members,
+        state=np.where(numbers < pairs, numbers // actions, numbers - pairs),
+        first_member=taken[first],
+        probability=np.asarray(members @ probability),
     )
 
 
@@ -394,18 +429,19 @@ def _worth_of_probabilities(
     """What a probability [row, s'] is worth: how often the row is met times the value that follows,
     over all steps, discounted.
     """
-    at = np.zeros(rows.weights.shape[0])
-    at[: len(start)] = start
+    state_visits = np.zeros(rows.weights.shape[0])
+    state_visits[: len(start)] = start
     worth = np.zeros_like(rows.P)
     P = np.maximum(rows.P, 0.0)
-    power = discount
-    for after in above_least[-2::-1]:
-        taken = (rows.weights.T @ at) * rows.enough_moves
-        worth += power * taken[:, None] * after
-        at = taken @ P
+    discount_so_far = discount
+    # `above_least` begins with no steps to go, and the first step has the most.
+    for values_after in above_least[-2::-1]:
+        row_visits = (rows.weights.T @ state_visits) * rows.enough_moves
+        worth += discount_so_far * row_visits[:, None] * values_after
+        state_visits = row_visits @ P
         # Noisy probabilities may add up to more than one.
-        at /= max(float(at.sum()), 1.0)
-        power *= discount
-        if power < _NOTHING:
+        state_visits /= max(float(state_visits.sum()), 1.0)
+        discount_so_far *= discount
+        if discount_so_far < _NEGLIGIBLE:
             break
     return worth

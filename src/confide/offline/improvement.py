@@ -1,31 +1,35 @@
 """Improvement bounds: that a policy is better than the logged one by at least so much, tested on
 users who were held out.
+
+`improvement_question.py` computes a bound; this file holds it, and says what it rests on.
+
+- What leaves this file: `improvement.json` (format `_FORMAT`) and `improvement_certificate.json`.
+  A ledger stores the same bytes. The texts of the assumptions stand in certificates, and the keys
+  of `to_json` in what other programs read.
+- What may not be changed freely: the format, and the words "proved" and "measured" in `_BASIS`,
+  unless a proof or a measurement changed.
 """
 
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from confide._durable import output, replace_files
 from confide.arguments import choice
 from confide.errors import StateError
 from confide.evaluation.estimate import DAMAGED
-from confide.offline.gain_planning import (
-    LEVEL,
-)
+from confide.offline.gain_planning import LEVEL
 from confide.privacy.assumption import Assumption
 from confide.privacy.certificate import Certificate
 from confide.privacy.guarantee import Guarantee
 from confide.release.value import NO_VALUE, Value
 
-if TYPE_CHECKING:
-    pass
-
 _FORMAT = "confide-improvement/4"
 METHODS = ("auto", "weights", "model")
-# Of the interval of the value.
+# The level of the interval of the policy's value. A matter of taste; reports state it.
 VALUE_LEVEL = 0.9
+# What is proved and what is measured of a bound by each method.
 _BASIS = {
     "weights": (
         "proved: clipping weights only lowers the mean gain, if the logged probabilities are those "
@@ -39,7 +43,7 @@ _BASIS = {
 }
 
 
-_LOW = (
+_WHAT_LOWERS_A_BOUND = (
     "What makes a bound low: noise, few users, and whatever is not known of a trajectory. It "
     "counts up to the first step that is missing, "
     "and as the worst case after it. If many cells are missing, import the log with --fill-state, "
@@ -58,8 +62,8 @@ _SAME_FUTURE = Assumption(
     "People who are treated in future are like those in the log, and actions do to them what they "
     "did in the log.",
 )
-# What a bound, or a value, assumes about how the log came about: in words for those who know where
-# the log comes from.
+# What a bound, or a value, assumes about how the log came about, by method. It is written for those
+# who know where the log comes from.
 ASSUMPTIONS = {
     "weights": (
         _NOTHING_UNRECORDED,
@@ -87,23 +91,25 @@ class Improvement:
     """PUBLIC: with confidence `level`, the value of the policy is at least `bound` above that of
     the logged policy.
 
-    Values are expected returns over the first `horizon` steps of a trajectory. `share`: the
-    statement is about following the policy with this probability at each step, else going on as
-    logged; 1: about the policy itself. `clip` of the weights (method "weights"). A bound that is
-    not positive shows nothing. `learned` is the value of the policy itself with a 90 % interval,
-    from counts of the same users, where these were released.
+    Values are expected returns over the first `horizon` steps of a trajectory. A bound that is not
+    positive shows nothing.
     """
 
     bound: float
-    # Weights | model.
+    # "weights" or "model".
     method: str
+    # The statement is about following the policy with this probability at each step, and going on
+    # as logged otherwise. 1: it is about the policy itself.
     share: float
+    # The clip of the weights, with the method "weights".
     clip: float | None
     horizon: int
-    # Who were tested on.
+    # How many users the policy was tested on.
     users: int
     guarantee: Guarantee
     certificate: Certificate | None = field(repr=False)
+    # The value of the policy itself with a 90 % interval, where counts of the same users were
+    # released.
     learned: Value = NO_VALUE
     level: float = LEVEL
 
@@ -114,7 +120,7 @@ class Improvement:
     @property
     def basis(self) -> str:
         """What is proved, what is measured, and what makes a bound low whatever the data are."""
-        return f"{_BASIS[self.method]}. {_LOW}"
+        return f"{_BASIS[self.method]}. {_WHAT_LOWERS_A_BOUND}"
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
@@ -162,21 +168,23 @@ class Improvement:
     @classmethod
     def from_bytes(cls, data: bytes) -> "Improvement":
         try:
-            held = json.loads(data)
-            if held["format"] != _FORMAT:
+            facts = json.loads(data)
+            if facts["format"] != _FORMAT:
                 raise StateError(
-                    f"the bound has format {held['format']}, this version of confide reads "
+                    f"the bound has format {facts['format']}, this version of confide reads "
                     f"{_FORMAT}"
                 )
             names = ("bound", "method", "share", "clip", "horizon", "users")
-            certificate = Certificate(held["certificate"]) if held["certificate"] else None
-            choice("method", held["method"], METHODS[1:])
+            certificate = Certificate(facts["certificate"]) if facts["certificate"] else None
+            # "auto" is a way to choose a method. It is never the method of a bound.
+            choice("method", facts["method"], METHODS[1:])
             bound = cls(
-                **{name: held[name] for name in names},
-                guarantee=Guarantee.from_json(held["guarantee"]),
+                **{name: facts[name] for name in names},
+                guarantee=Guarantee.from_json(facts["guarantee"]),
                 certificate=certificate,
-                learned=_value_in(held["learned"]),
+                learned=_read_value(facts["learned"]),
             )
+            # Fields that are no numbers cannot be printed, so this refuses them.
             str(bound)
             return bound
         except DAMAGED as error:
@@ -195,7 +203,8 @@ class Improvement:
             (target / "improvement.json").write_bytes(self.to_bytes())
 
 
-def _value_in(stored: dict[str, float | None]) -> Value:
+def _read_value(stored: dict[str, float | None]) -> Value:
+    """A saved value, whose interval must have both ends and hold the value, or no end at all."""
     value = Value(stored["value"], stored["low"], stored["high"])
     if value.value is None or value.low is None or value.high is None:
         if value.low is not None or value.high is not None:
@@ -206,10 +215,12 @@ def _value_in(stored: dict[str, float | None]) -> Value:
 
 
 def assumptions_of(method: str, *, with_value: bool) -> tuple[Assumption, ...]:
-    """Of a bound by this method; a value from counts assumes in any case what the method "model"
-    assumes.
+    """What a bound by this method assumes.
+
+    A value from counts assumes in any case what the method "model" assumes.
     """
-    if method == "model" or not with_value:
-        return ASSUMPTIONS[method]
     of_bound = ASSUMPTIONS[method]
-    return of_bound + tuple(each for each in ASSUMPTIONS["model"] if each not in of_bound)
+    if method == "model" or not with_value:
+        return of_bound
+    of_value = ASSUMPTIONS["model"]
+    return of_bound + tuple(assumption for assumption in of_value if assumption not in of_bound)

@@ -57,23 +57,35 @@ if TYPE_CHECKING:
 # The share of the budget that counts get with the method "model". The rest is for returns of the
 # logged policy. Measured (benchmarks/results/improvement.md).
 COUNTS_SHARE = 0.9
-# Of the budget for gains, if the method is "weights" and the value of the policy gets an interval.
-# The rest is for counts.
+# The share of the budget that gains get, if the method is "weights" and the value of the policy gets
+# an interval. The rest is for counts. A larger share gives higher bounds and wider intervals.
+# It is a part of the id in the ledger.
 GAINS_SHARE = 0.5
+# If a log does not say which share of the users was held out, half of them are taken to be.
+USUAL_HOLDOUT = 0.5
 _ABOUT_COUNTS = "root-weighted counts of transitions"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeldOutTest:
-    """What is asked of the held-out people. All fields are public: they name the release."""
+    """What is asked of the held-out people.
 
+    All fields are public. They name the release in the ledger, so none may be private.
+    """
+
+    # "weights" or "model".
     method: str
+    # The mixture of the policy with the logged one, with the method "weights".
     mixture: Mixture | None
+    # The probabilities of actions of the policy [s, a], and where it differs from the logged one
+    # [s].
     weights: Array
     changed: Any
     horizon: int
+    # How many rows of a user count.
     transitions: int
     table: LoggedTable
+    # Whether the value of the policy gets an interval.
     with_value: bool
 
     def identity(self) -> Identity:
@@ -156,7 +168,10 @@ def improvement_question(
     *,
     with_value: bool = False,
 ) -> ImprovementQuestion:
-    """See `PrivateModel.improvement`."""
+    """Choose a test for this policy, and refuse what cannot be answered.
+
+    Arguments are those of `PrivateModel.improvement`.
+    """
     choice("method", method, METHODS)
     _check(model, holdout, privacy, method)
     test = _choose_test(model, target, holdout, privacy, method, with_value=with_value)
@@ -164,6 +179,7 @@ def improvement_question(
 
 
 def _check(model: "PrivateModel", holdout: Logs, privacy: Request, method: str) -> None:
+    """Refuse what would make the stated level false, or leave the question without an answer."""
     if isinstance(privacy, NoPrivacy) or isinstance(model.guarantee.request, NoPrivacy):
         raise InvalidParameter(
             "improvement bounds need privacy: without noise few people with large weights decide, "
@@ -173,6 +189,7 @@ def _check(model: "PrivateModel", holdout: Logs, privacy: Request, method: str) 
     people = holdout.people
     certificate = model.certificate
     learned = [] if certificate is None else certificate.assumptions
+    # The certificate of the model must name the other part of the same split.
     if people is None or not people.test or people.other.assumed not in learned:
         raise InvalidParameter(
             "holdout must be people that the model was not learned from: learn, test = "
@@ -197,12 +214,15 @@ def check_returns(table: LoggedTable, horizon: int) -> None:
 
 
 def _no_weights(model: "PrivateModel", holdout: Logs, privacy: Request) -> str:
-    """Why weights cannot be used, or nothing. All of it is public."""
-    most = gaussian_epsilon(MOST_MU, privacy.delta) if privacy.delta > 0 else MOST_EPSILON
-    if privacy.epsilon > most:
+    """Why weights cannot be used, or "" if they can. All of it is public."""
+    if privacy.delta > 0:
+        largest_epsilon = gaussian_epsilon(MOST_MU, privacy.delta)
+    else:
+        largest_epsilon = MOST_EPSILON
+    if privacy.epsilon > largest_epsilon:
         return (
-            f"its confidence of {100 * LEVEL:g} % was shown to hold for epsilon up to {most:.3g} "
-            f"at delta={privacy.delta:g}, got "
+            f"its confidence of {100 * LEVEL:g} % was shown to hold for epsilon up to "
+            f"{largest_epsilon:.3g} at delta={privacy.delta:g}, got "
             f"epsilon={privacy.epsilon:g}; choose a smaller epsilon"
         )
     table = model.table
@@ -211,12 +231,10 @@ def _no_weights(model: "PrivateModel", holdout: Logs, privacy: Request) -> str:
             "it needs the probabilities with which actions were taken (open the log with "
             'probability="probability")'
         )
-    least = table.reward_low if table.rewards is None else float(table.rewards.min())
-    return (
-        ""
-        if least >= 0
-        else "rewards may be negative, and clipping a weight may then raise the value"
-    )
+    least_reward = table.reward_low if table.rewards is None else float(table.rewards.min())
+    if least_reward < 0:
+        return "rewards may be negative, and clipping a weight may then raise the value"
+    return ""
 
 
 def _choose_test(
@@ -228,11 +246,14 @@ def _choose_test(
     *,
     with_value: bool = False,
 ) -> HeldOutTest:
-    """Which method, and which mixture: chosen in the released model alone."""
-    table = model.table
+    """Choose the method and the mixture, from the released model alone.
+
+    If the held-out users had a part in this choice, the stated level would be false.
+    """
     horizon = holdout.max_steps
-    share = holdout.people.holdout if holdout.people else 0.5
-    users = max(1, round(model.guarantee.users * share / (1 - share)))
+    # About how many users were held out, from the released number of the others.
+    holdout_share = holdout.people.holdout if holdout.people else USUAL_HOLDOUT
+    users = max(1, round(model.guarantee.users * holdout_share / (1 - holdout_share)))
     mixture = None
     if method != "model" and not _no_weights(model, holdout, privacy):
         mixture = mixture_for(
@@ -244,52 +265,55 @@ def _choose_test(
             _noise_of(privacy, GAINS_SHARE if with_value else 1.0),
         )
     if method == "auto":
-        other = _predicted_bound(model, target, horizon, users, privacy)
-        method = "weights" if mixture is not None and mixture.predicted >= other else "model"
+        by_model = _predicted_bound(model, target, horizon, users, privacy)
+        weights_are_better = mixture is not None and mixture.predicted >= by_model
+        method = "weights" if weights_are_better else "model"
+    # Counts of the held-out users have the same bound as those that the model was made of.
     document = model.certificate.document if model.certificate else {}
     transitions = int(document["mechanisms"][0]["bound"]["transitions"])
-    mixture = mixture if method == "weights" else None
     return HeldOutTest(
-        method,
-        mixture,
-        target.weights,
-        target.changed,
-        horizon,
-        transitions,
-        table,
+        method=method,
+        mixture=mixture if method == "weights" else None,
+        weights=target.weights,
+        changed=target.changed,
+        horizon=horizon,
+        transitions=transitions,
+        table=model.table,
         # Where counts are released anyway, the value costs nothing.
-        with_value or method == "model",
+        with_value=with_value or method == "model",
     )
 
 
 def chosen_method(
     model: "PrivateModel", target: CandidatePolicy, holdout: Logs, privacy: Request
 ) -> str:
-    """What "auto" is: a function of the released model alone."""
+    """The method that "auto" chooses, from the released model alone."""
     return _choose_test(model, target, holdout, privacy, "auto").method
 
 
 def _noise_of(privacy: Request, share: float = 1.0) -> Callable[[float], tuple[float, float]]:
-    """The noise on sums of gains and of their squares, by the clip; without a delta about that of
-    Laplace noise.
+    """A function from the clip to the standard deviations of the noise on sums of gains and on sums
+    of their squares, with this share of the budget.
+
+    It only predicts: what is released has its own noise level. Without a delta it is about that of
+    Laplace noise, sqrt(2) times its scale.
     """
-    loss = loss_for(privacy)
+    mu = getattr(loss_for(privacy), "mu", None)
     relation = Relation(privacy.relation)
 
     def noise(clip: float) -> tuple[float, float]:
         bound = _moments(clip)
-        gaussian = getattr(loss, "mu", None)
-        std = (
-            bound.sensitivity(relation) / (gaussian * math.sqrt(share))
-            if gaussian
-            else math.sqrt(2) * bound.l1_sensitivity(relation) / (privacy.epsilon * share)
-        )
+        if mu:
+            std = bound.sensitivity(relation) / (mu * math.sqrt(share))
+        else:
+            std = math.sqrt(2) * bound.l1_sensitivity(relation) / (privacy.epsilon * share)
         return std, std / BALANCE
 
     return noise
 
 
 def _moments(clip: float) -> Moments:
+    """The bound of a user's gain, which was divided by the clip: a weight in [0, clip], less one."""
     return Moments(-1 / clip, 1 - 1 / clip)
 
 
@@ -299,7 +323,7 @@ def _predicted_bound(
     """About what the method "model" will show, with the learning part in the place of the held-out
     one.
     """
-    given = _counts_for_bound(
+    counts = _counts_for_bound(
         model,
         model.counts,
         model.cuts,
@@ -308,21 +332,21 @@ def _predicted_bound(
         model.starts,
         model.noise_std,
     )
-    learned = model.guarantee.users
+    learned_from = model.guarantee.users
     policy, logged = (
-        value_in(model.dynamics, given, _whole(model, each), horizon, learned)
-        for each in (target.weights, model.behaviour)
+        value_in(model.dynamics, counts, _with_end(model, weights), horizon, learned_from)
+        for weights in (target.weights, model.behaviour)
     )
-    span = float(step_ranges(model.table, horizon)[1][-1])
-    noise = span * _noise_of(privacy)(1.0)[0] / math.sqrt(1 - COUNTS_SHARE) / users
-    return policy.value - logged.value - MODEL_Z * math.hypot(policy.std, noise)
+    largest_return = float(step_ranges(model.table, horizon)[1][-1])
+    sum_noise, _ = _noise_of(privacy)(1.0)
+    returns_std = largest_return * sum_noise / math.sqrt(1 - COUNTS_SHARE) / users
+    return policy.value - logged.value - MODEL_Z * math.hypot(policy.std, returns_std)
 
 
-def _whole(model: "PrivateModel", policy: Array) -> Array:
-    """A policy [s, a] with a row for the end."""
-    S = model.dynamics.states
-    A = model.table.actions
-    return np.vstack([policy, np.zeros((S - len(policy), A))])
+def _with_end(model: "PrivateModel", policy: Array) -> Array:
+    """A policy [s, a] with a row of zeros for the end, if the model has an end."""
+    missing = model.dynamics.states - len(policy)
+    return np.vstack([policy, np.zeros((missing, model.table.actions))])
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,7 +432,7 @@ class ModelTest:
         counted = _counts_for_bound(model, *unpacked, released_counts.noise.std)
         users = max(released_returns.users, 1)
         policy = value_in(
-            model.dynamics, counted, _whole(model, self.target.weights), self.test.horizon, users
+            model.dynamics, counted, _with_end(model, self.target.weights), self.test.horizon, users
         )
         logged = self._logged_value(released_returns, users)
         bound = policy.value - logged.value - MODEL_Z * math.hypot(policy.std, logged.std)
@@ -452,17 +476,19 @@ def _held_out_value(
     bound = _counts_of(model, question).bound
     counts, cuts, totals, reward_sums, starts = bound.unpack(answer.values)
     std = answer.noise.std
-    nothing = np.zeros((model.table.states, model.table.actions))
-    held = HeldOutCounts(
-        Counted(model.table, counts, cuts, totals, starts, nothing, std, model.total_weight),
+    # `value_interval` does not read the rewards of these counts.
+    no_rewards = np.zeros((model.table.states, model.table.actions))
+    held_out_counts = HeldOutCounts(
+        Counted(model.table, counts, cuts, totals, starts, no_rewards, std, model.total_weight),
         reward_sums,
         std / (model.reward_weight or 1.0),
         max(answer.users, 1),
     )
-    changed = np.append(target.changed, np.zeros(model.dynamics.states - len(target.changed), bool))
-    whole_policy = CandidatePolicy(_whole(model, target.weights), changed)
+    missing = model.dynamics.states - len(target.changed)
+    changed = np.append(target.changed, np.zeros(missing, bool))
+    policy = CandidatePolicy(_with_end(model, target.weights), changed)
     z = quantile(VALUE_LEVEL, answer.guarantee)
-    return value_interval(model.dynamics, held, whole_policy, question.horizon, z)
+    return value_interval(model.dynamics, held_out_counts, policy, question.horizon, z)
 
 
 def _counts_for_bound(
@@ -474,6 +500,11 @@ def _counts_for_bound(
     starts: Array,
     noise: float,
 ) -> Counted:
+    """Counts with rewards: the public ones, or lower rewards from their noisy sums.
+
+    The model decides which pairs pay more than the least, so that the held-out users have no part
+    in this choice.
+    """
     table = model.table
     weight = model.total_weight
     if table.rewards is not None:
@@ -482,7 +513,6 @@ def _counts_for_bound(
     mean, std = rewards_of(
         table, model.rows, model.reward_sums, model.noise_std / model.reward_weight
     )
-    # By the learning part.
     paying = mean - std > table.reward_low
     rewards = lower_rewards(table, paying, rows, reward_sums, noise / model.reward_weight, MODEL_Z)
     return Counted(table, counts, cuts, totals, starts, rewards[: table.states], noise, weight)

@@ -1,5 +1,16 @@
 """What a release of a log publishes: noisy counts of transitions, and everything that follows from
 them.
+
+`PrivateModel` is public from the moment it exists: `model_release.py` makes it from noisy sums.
+
+- What leaves this file: a saved model (`model.npz`, with the format in `_FORMAT`, and
+  `certificate.json`). A ledger stores the same bytes and hands them out again.
+- What may not be changed freely: the names, the order and the meaning of what is saved. After a
+  change, `_FORMAT` needs a new number, because old files cannot be read then. The checks of a saved
+  file protect compiled loops, which use its numbers as indices.
+- What may be changed freely: everything that is computed from the released numbers. It is
+  post-processing, so no change can weaken privacy. The intervals were measured
+  (benchmarks/results/values_learn.md), and must be measured again after a change.
 """
 
 import io
@@ -27,8 +38,10 @@ from confide.offline.improvement_question import improvement_question
 from confide.offline.learned_policy import LearnedPolicy
 from confide.offline.policy_planning import (
     Dynamics,
+    PlannedChoices,
     checked_policy,
     dynamics,
+    go_on_as_logged,
     plan_pessimistically,
     policy_of_choices,
     state_values,
@@ -50,13 +63,15 @@ from confide.tables.support_features import Support
 
 _FORMAT = "confide-model/4"
 # The fields of a table that are single numbers, as they stand in a saved model.
-_NUMBERS = ("states", "actions", "discount", "reward_low", "reward_high", "lowest", "highest")
+_TABLE_NUMBERS = ("states", "actions", "discount", "reward_low", "reward_high", "lowest", "highest")
+# The fields of a model that hold released returns, and those that hold noisy counts and sums.
 _RETURNS = ("logged_returns", "state_returns")
-# Of intervals.
+# The level of intervals. A matter of taste; certificates and reports state it.
 LEVEL = 0.9
-# Intervals are a little wider than normal quantiles say, because variances are estimated, too.
+# Intervals are wider by this factor than normal quantiles say, because variances are estimated, too.
+# How often intervals hold with it was measured: benchmarks/results/values_learn.md.
 WIDER = 1.05
-_RELEASED = ("counts", "cuts", "totals", "reward_sums", "starts")
+_COUNTS = ("counts", "cuts", "totals", "reward_sums", "starts")
 AnyPolicy = LearnedPolicy | TabularPolicy | StochasticPolicy | npt.ArrayLike
 
 
@@ -85,15 +100,23 @@ def _check_release(model: "PrivateModel") -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PrivateModel:
-    """PUBLIC: noisy counts of transitions with the guarantee that covers them, and with them
-    everything that is computed here.
+    """PUBLIC: noisy counts of transitions with the guarantee that covers them.
 
     A value is the expected sum of discounted rewards of a trajectory, from its start to a terminal
-    state or to `steps` steps, whichever comes first.
+    state or to `steps` steps, whichever comes first. `steps` is the log's max_steps.
 
-    Shapes: counts [cell] of the table's support, rows whose next state is not known (`cuts`), row
-    totals and sums of scaled rewards [row] (empty if not released), first states [s] (empty if the
-    start is public); `noise_std` of a count. `steps` is the log's max_steps.
+    Guarantee: what was released satisfies `guarantee`. Everything that is computed here is
+    post-processing, and costs nothing.
+
+    Shapes. A row is a pair (s, a), and a cell is a triple (s, a, s') of the table's support.
+
+    - `counts` [cell]: how often each transition was seen. `noise_std` is the noise of one count.
+    - `cuts` [row]: how many rows have a next state that is not known.
+    - `totals` [row]: how many rows there are, times `total_weight`. Empty if not released.
+    - `reward_sums` [row]: sums of rewards, scaled to [-1, 1], times `reward_weight`. Empty if
+      rewards are public.
+    - `starts` [s]: how many trajectories start in s. Empty if the start is public.
+    - `rows` and `dynamics` are computed from these when the model is made.
     """
 
     table: LoggedTable
@@ -125,10 +148,11 @@ class PrivateModel:
             self.cuts,
             self.table.logged_rows if self.cuts.size else None,
         )
-        spread = self.noise_std / (self.reward_weight or 1.0)
-        rewards, std = rewards_of(self.table, rows, self.reward_sums, spread)
+        # Without released sums the weight is zero, and this number is not used.
+        reward_sum_std = self.noise_std / (self.reward_weight or 1.0)
+        rewards, reward_std = rewards_of(self.table, rows, self.reward_sums, reward_sum_std)
         object.__setattr__(self, "rows", rows)
-        object.__setattr__(self, "dynamics", dynamics(self.table, rows, rewards, std))
+        object.__setattr__(self, "dynamics", dynamics(self.table, rows, rewards, reward_std))
 
     def __repr__(self) -> str:
         size = f"{self.table.states} states, {self.table.actions} actions"
@@ -150,6 +174,7 @@ class PrivateModel:
 
     @property
     def behaviour_value(self) -> float:
+        """The value of the logged policy in the model. `logged` does not rest on the model."""
         return self.value(self.behaviour)
 
     @property
@@ -160,7 +185,8 @@ class PrivateModel:
         """
         if self.logged_returns is None:
             return Value(self.behaviour_value)
-        return self.logged_returns.values(np.array([self.behaviour_value]), self._z)[0]
+        guess = np.array([self.behaviour_value])
+        return self.logged_returns.values(guess, self._interval_quantile)[0]
 
     @property
     def logged_states(self) -> list[Value]:
@@ -170,7 +196,9 @@ class PrivateModel:
         guesses = self.state_values(self.behaviour)
         if self.state_returns is None:
             return [Value(float(guess)) for guess in guesses]
-        return self.state_returns.values(guesses, self._z, direct=self.noise_std == 0)
+        return self.state_returns.values(
+            guesses, self._interval_quantile, direct=self.noise_std == 0
+        )
 
     @property
     def values_are_bounded(self) -> bool:
@@ -183,40 +211,42 @@ class PrivateModel:
         return self.state_returns is not None and len(self.state_returns.sums) > 1
 
     @property
-    def _z(self) -> float:
+    def _interval_quantile(self) -> float:
+        """The half width of an interval, in standard deviations of the estimate."""
         return WIDER * quantile(LEVEL, self.guarantee)
 
-    def _learned_value(
-        self, improvement: float, std: float, luck: float, *, changed: bool
-    ) -> Value:
-        """The value of a policy that is better by so much in the model: with a lower bound alone,
-        because the same data chose it.
+    def _learned_value(self, plan: PlannedChoices, *, changed: bool) -> Value:
+        """The value of the planned policy: the logged one, and the improvement in the model.
 
-        A policy that goes on as logged everywhere is the logged policy, and so is its value.
+        It has a lower bound alone, because the same data chose the policy. The bound is lowered by
+        what that choice gains by luck. A policy that goes on as logged everywhere is the logged
+        policy, and so is its value.
         """
         logged = self.logged
-        z = self._z
         if not changed:
             return logged
         assert logged.value is not None
-        least, most = (float(part[-1]) for part in value_ranges(self.table, self.steps))
-        value = min(max(logged.value + improvement, least), most)
+        least, most = (float(ends[-1]) for ends in value_ranges(self.table, self.steps))
+        value = min(max(logged.value + plan.improvement, least), most)
         if logged.low is None:
             return Value(value)
-        low = value - luck - math.hypot(logged.value - logged.low, z * std)
+        logged_doubt = logged.value - logged.low
+        improvement_doubt = self._interval_quantile * plan.improvement_std
+        low = value - plan.luck - math.hypot(logged_doubt, improvement_doubt)
+        # A bound that every return satisfies says nothing.
         return Value(value, low if low > least else None)
 
     @property
     def rewards(self) -> Array:
-        """[s, a], known or from noisy sums."""
+        """The mean reward of each state and action [s, a], public or from noisy sums."""
         return self.dynamics.rewards[: self.table.states]
 
     @property
     def transitions(self) -> Array:
         """Transition probabilities [s, a, s'] with the end; rows of terminal states are zero."""
-        return self.dynamics.P.toarray().reshape(self.dynamics.states, self.table.actions, -1)[
-            : self.table.states
-        ]
+        rows = self.dynamics.P.toarray()  # [(s, a), s']
+        by_state = rows.reshape(self.dynamics.states, self.table.actions, -1)  # [s, a, s']
+        return by_state[: self.table.states]
 
     def value(self, policy: AnyPolicy) -> float:
         """The value of a policy in the model: [s, a] probabilities, [s] actions, or a policy that
@@ -234,56 +264,49 @@ class PrivateModel:
         """The expected discounted return of the first `steps` steps from every state [s], in the
         model.
         """
-        weights = self._weights(policy)
+        probabilities = self._action_probabilities(policy)
         if self.table.ends:
-            weights = np.vstack([weights, np.full((1, self.table.actions), 1 / self.table.actions)])
-        return state_values(self.dynamics, weights, self.steps)[: self.table.states]
+            # The dynamics have one more state, the end. What is done there does not matter.
+            actions = self.table.actions
+            probabilities = np.vstack([probabilities, np.full((1, actions), 1 / actions)])
+        return state_values(self.dynamics, probabilities, self.steps)[: self.table.states]
 
     def plan(self, pessimism: float = 1.0, *, tested: bool = True) -> LearnedPolicy:
-        """The best policy whose value the release supports: values are lowered by `pessimism`
-        standard deviations of what is unknown.
+        """The best policy whose value the release supports.
 
-        Each state has one choice more than actions: to go on as logged, which wins ties. If the
-        gain of the whole policy over the behaviour is not SURE standard deviations above zero,
-        everything stays as logged: nothing is announced that is not shown. `tested=False` gives the
-        best guess, whether or not it passes that test.
+        Values are lowered by `pessimism` standard deviations of what is unknown. Each state has one
+        choice more than actions: to go on as logged, which wins ties. The whole policy is tested:
+        if its gain is not clearly above what luck may give (`ANNOUNCED_STDS` in
+        `policy_planning.py`), everything stays as logged. `tested=False` gives the best guess,
+        whether or not it passes that test.
         """
         pessimism = real("pessimism", pessimism, at_least=0, at_most=1e6)
-        S = self.table.states
-        A = self.table.actions
         flag("tested", tested)
         plan = plan_pessimistically(self.dynamics, pessimism, self.start, self.steps)
-        choices = plan.choices[:S]
-        gains = plan.gains[:S]
-        gain_std = plan.gain_std[:S]
-        improvement = plan.improvement
-        improvement_std = plan.improvement_std
-        luck = plan.luck
         if tested and not plan.shown:
-            choices = np.full(S, A)
-            nothing = np.zeros(S)
-            gains = nothing
-            gain_std = nothing
-            improvement = 0.0
-            improvement_std = 0.0
-            luck = 0.0
+            plan = go_on_as_logged(self.dynamics)
+        return self._learned_policy(plan, pessimism)
+
+    def _learned_policy(self, plan: PlannedChoices, pessimism: float) -> LearnedPolicy:
+        """What users see of a plan: the states of the log, without the end."""
+        states = self.table.states
+        choices = plan.choices[:states]
         policy = policy_of_choices(self.behaviour, choices)
+        changed = bool((choices < self.table.actions).any())
         return LearnedPolicy(
-            choices,
-            self.behaviour,
-            self.value(policy),
-            self.behaviour_value,
-            pessimism,
-            gains,
-            gain_std,
-            self.dynamics.visits[:S].sum(axis=1),
-            improvement_std,
-            self.labels,
-            self.logged,
-            self._learned_value(
-                improvement, improvement_std, luck, changed=bool((choices < A).any())
-            ),
-            plan.shown,
+            choices=choices,
+            behaviour=self.behaviour,
+            value=self.value(policy),
+            behaviour_value=self.behaviour_value,
+            pessimism=pessimism,
+            gains=plan.gains[:states],
+            gain_std=plan.gain_std[:states],
+            visits=self.dynamics.visits[:states].sum(axis=1),
+            improvement_std=plan.improvement_std,
+            labels=self.labels,
+            logged=self.logged,
+            learned=self._learned_value(plan, changed=changed),
+            shown=plan.shown,
         )
 
     def improvement(
@@ -313,16 +336,17 @@ class PrivateModel:
         (`Improvement.learned`). The method "model" releases these counts anyway. With `with_value`
         the method "weights" releases them, too, on half of the budget, and its bound is lower then.
         """
-        weights = self._weights(policy)
-        changed = (
-            policy.changed if isinstance(policy, LearnedPolicy) else np.ones(len(weights), bool)
-        )
+        probabilities = self._action_probabilities(policy)
+        if isinstance(policy, LearnedPolicy):
+            changed = policy.changed
+        else:
+            changed = np.ones(len(probabilities), bool)
         privacy = self.guarantee.request if privacy is None else privacy
         check_request(privacy)
         check_call(holdout, ledger, progress, id)
         question = improvement_question(
             self,
-            CandidatePolicy(weights, changed),
+            CandidatePolicy(probabilities, changed),
             holdout,
             privacy,
             method,
@@ -338,104 +362,114 @@ class PrivateModel:
             id=id,
         )
 
-    def _weights(self, policy: AnyPolicy) -> Array:
-        S = self.table.states
-        A = self.table.actions
+    def _action_probabilities(self, policy: AnyPolicy) -> Array:
+        """The policy as checked probabilities [s, a], whatever form the caller gave it."""
+        states = self.table.states
+        actions = self.table.actions
         if isinstance(policy, LearnedPolicy):
-            return checked_policy("policy", policy.weights, S, A)
-        if isinstance(policy, TabularPolicy | StochasticPolicy):
-            steps = policy.probabilities()
+            probabilities = policy.weights
+        elif isinstance(policy, TabularPolicy | StochasticPolicy):
+            steps = policy.probabilities()  # [step, s, a]
             if (steps != steps[:1]).any():
                 raise InvalidParameter.of(
                     "policy", "must be the same at every step: the model has no horizon"
                 )
-            return checked_policy("policy", steps[0], S, A)
-        table = array("policy", policy)
-        if table.ndim == 1:
-            actions = arguments.integers("policy", policy)
-            if actions.shape != (S,) or ((actions < 0) | (actions >= A)).any():
-                raise InvalidParameter.of(
-                    "policy",
-                    f"must have {S} actions in 0..{A - 1}, one per state, got shape "
-                    f"{actions.shape}",
-                )
-            table = np.eye(A)[actions]
-        return checked_policy("policy", table, S, A)
+            probabilities = steps[0]
+        else:
+            probabilities = array("policy", policy)
+            if probabilities.ndim == 1:
+                chosen_actions = arguments.integers("policy", policy)
+                outside = (chosen_actions < 0) | (chosen_actions >= actions)
+                if chosen_actions.shape != (states,) or outside.any():
+                    raise InvalidParameter.of(
+                        "policy",
+                        f"must have {states} actions in 0..{actions - 1}, one per state, got "
+                        f"shape {chosen_actions.shape}",
+                    )
+                probabilities = np.eye(actions)[chosen_actions]
+        return checked_policy("policy", probabilities, states, actions)
 
     def to_bytes(self) -> bytes:
         """Everything in one NumPy archive without pickles: what a ledger stores, and hands out
         again.
         """
-        table = self.table
+        buffer = io.BytesIO()
+        facts = np.array(json.dumps(self._stored_facts(), allow_nan=False))
+        np.savez(buffer, facts=facts, **self._stored_arrays())  # type: ignore[arg-type]
+        return buffer.getvalue()
+
+    def _stored_facts(self) -> dict[str, Any]:
+        """All that is saved and is no array. The order of the entries is a part of the format."""
         support = self.table.support
-        facts = {
+        return {
             "format": _FORMAT,
             "guarantee": self.guarantee.to_json(),
             "certificate": self.certificate.document if self.certificate else None,
-            "table": {name: getattr(table, name) for name in _NUMBERS},
+            "table": {name: getattr(self.table, name) for name in _TABLE_NUMBERS},
             "support": [support.layers, support.states, support.actions, support.known],
             "noise": [self.noise_std, self.total_weight, self.reward_weight],
             "steps": self.steps,
             "labels": self.labels.to_dict(),
         }
-        arrays = {
-            "indptr": support.indptr,
-            "successors": support.successors,
+
+    def _stored_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """All saved arrays by name. Their order is a part of the format."""
+        table = self.table
+        arrays: dict[str, npt.NDArray[Any]] = {
+            "indptr": table.support.indptr,
+            "successors": table.support.successors,
             "terminal": table.terminal,
         }
-        arrays |= {name: getattr(self, name) for name in _RELEASED}
+        for name in _COUNTS:
+            arrays[name] = getattr(self, name)
         for name in _RETURNS:
-            if (returns := getattr(self, name)) is not None:
+            returns = getattr(self, name)
+            if returns is not None:
                 arrays[f"{name}_sums"] = returns.sums
                 arrays[f"{name}_noise"] = returns.noise
                 arrays[f"{name}_range"] = np.array([returns.centre, returns.radius])
-        arrays |= {
-            name: part
-            for name in ("rewards", "start")
-            if (part := getattr(table, name)) is not None
-        }
-        buffer = io.BytesIO()
-        stored_facts = np.array(json.dumps(facts, allow_nan=False))
-        np.savez(buffer, facts=stored_facts, **arrays)  # type: ignore[arg-type]
-        return buffer.getvalue()
+        for name in ("rewards", "start"):
+            public_values = getattr(table, name)
+            if public_values is not None:
+                arrays[name] = public_values
+        return arrays
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "PrivateModel":
+        """Read what `to_bytes` wrote. Bytes may come from anybody, so all sizes are checked."""
         try:
             with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-                held = {name: archive[name] for name in archive.files}
-            facts = json.loads(str(held["facts"]))
+                arrays = {name: archive[name] for name in archive.files}
+            facts = json.loads(str(arrays["facts"]))
             if facts["format"] != _FORMAT:
                 raise StateError(
                     f"the model has format {facts['format']}, this version of confide reads "
                     f"{_FORMAT}"
                 )
-            layers, states, actions, is_public = facts["support"]
-            support = Support(
-                layers, states, actions, held["indptr"], held["successors"], is_public
-            )
-            table = LoggedTable(
-                support=support,
-                terminal=held["terminal"],
-                rewards=held.get("rewards"),
-                start=held.get("start"),
-                **{name: facts["table"][name] for name in _NUMBERS},
-            )
-            _check_sizes(table, held)
-            noise_std, total_weight, reward_weight = facts["noise"]
-            certificate = Certificate(facts["certificate"]) if facts["certificate"] else None
-            guarantee = Guarantee.from_json(facts["guarantee"])
-            labels = Labels(**facts["labels"])
-            counts, cuts, totals, reward_sums, starts = (held[name] for name in _RELEASED)
-            released = counts, cuts, totals, reward_sums, starts
-            noise = noise_std, total_weight, reward_weight
-            logged_returns, state_returns = (_returns_in(held, name) for name in _RETURNS)
-            returns = facts["steps"], logged_returns, state_returns
-            return cls(table, *released, *noise, guarantee, certificate, *returns, labels)
+            return cls._from_stored(facts, arrays)
         except DAMAGED as error:
             raise StateError(
                 f"this is not a saved model, or it is damaged or cut off: {type(error).__name__}"
             ) from None
+
+    @classmethod
+    def _from_stored(cls, facts: dict[str, Any], arrays: dict[str, Any]) -> "PrivateModel":
+        table = _read_table(facts, arrays)
+        _check_sizes(table, arrays)
+        noise_std, total_weight, reward_weight = facts["noise"]
+        return cls(
+            table=table,
+            **{name: arrays[name] for name in _COUNTS},
+            noise_std=noise_std,
+            total_weight=total_weight,
+            reward_weight=reward_weight,
+            guarantee=Guarantee.from_json(facts["guarantee"]),
+            certificate=Certificate(facts["certificate"]) if facts["certificate"] else None,
+            steps=facts["steps"],
+            logged_returns=_read_returns(arrays, "logged_returns"),
+            state_returns=_read_returns(arrays, "state_returns"),
+            labels=Labels(**facts["labels"]),
+        )
 
     def save(self, folder: str | Path) -> None:
         """Write `model.npz`, and `certificate.json` if there is one: both are public."""
@@ -459,48 +493,74 @@ class PrivateModel:
             raise StateError(f"cannot read a model from {path}: {error.strerror}") from None
 
 
-def _returns_in(held: dict[str, Any], name: str) -> ReleasedReturns | None:
-    """Released returns of a file, if it has some."""
-    if f"{name}_sums" not in held:
+def _read_table(facts: dict[str, Any], arrays: dict[str, Any]) -> LoggedTable:
+    """The public table of a saved model. `_check_sizes` checks it."""
+    layers, states, actions, is_public = facts["support"]
+    support = Support(layers, states, actions, arrays["indptr"], arrays["successors"], is_public)
+    return LoggedTable(
+        support=support,
+        terminal=arrays["terminal"],
+        rewards=arrays.get("rewards"),
+        start=arrays.get("start"),
+        **{name: facts["table"][name] for name in _TABLE_NUMBERS},
+    )
+
+
+def _read_returns(arrays: dict[str, Any], name: str) -> ReleasedReturns | None:
+    """Released returns of a saved model, if it has some."""
+    if f"{name}_sums" not in arrays:
         return None
-    sums, noise, ends = (held[f"{name}_{part}"] for part in ("sums", "noise", "range"))
-    fits = sums.ndim == 3 and 1 <= len(sums) <= 2 and sums.shape[1] == 3
-    if not (fits and noise.shape == sums.shape[:2] and ends.shape == (2,)):
+    sums = arrays[f"{name}_sums"]  # [bound, 3, place]
+    noise = arrays[f"{name}_noise"]  # [bound, 3]
+    centre_and_radius = arrays[f"{name}_range"]
+    one_or_two_bounds = sums.ndim == 3 and 1 <= len(sums) <= 2 and sums.shape[1] == 3
+    fits = noise.shape == sums.shape[:2] and centre_and_radius.shape == (2,)
+    if not (one_or_two_bounds and fits):
         raise ValueError
-    if not all(
-        part.dtype == np.float64 and np.isfinite(part).all() for part in (sums, noise, ends)
-    ):
-        raise ValueError
-    return ReleasedReturns(sums, noise, float(ends[0]), float(ends[1]))
+    for values in (sums, noise, centre_and_radius):
+        if values.dtype != np.float64 or not np.isfinite(values).all():
+            raise ValueError
+    return ReleasedReturns(sums, noise, float(centre_and_radius[0]), float(centre_and_radius[1]))
 
 
-def _check_sizes(table: LoggedTable, held: dict[str, Any]) -> None:
-    """Loops index with what a file says: sizes and successors must fit."""
+def _check_sizes(table: LoggedTable, arrays: dict[str, Any]) -> None:
+    """Refuse a saved model whose sizes and successors do not fit together.
+
+    Compiled loops use these numbers as indices and do not check them again.
+    """
     support = table.support
-    S = support.states
     rows = support.states * support.actions
-    indptr = support.indptr
-    after = support.successors
-    fits = (
+    # The support has one more state than the table if ends are transitions.
+    sizes_fit = (
         support.layers == 1
-        and 1 <= table.states <= S <= table.states + 1
+        and 1 <= table.states <= support.states <= table.states + 1
         and table.actions == support.actions >= 1
-        and indptr.dtype == after.dtype == np.int64
+    )
+    indptr = support.indptr
+    successors = support.successors
+    # `indptr` says where the cells of each row begin, as in a sparse matrix of SciPy.
+    support_fits = (
+        sizes_fit
+        and indptr.dtype == successors.dtype == np.int64
         and indptr.shape == (rows + 1,)
         and indptr[0] == 0
         and bool((np.diff(indptr) >= 0).all())
-        and after.shape == held["counts"].shape == (indptr[-1],)
-        and bool(((after >= 0) & (after < S)).all())
-        and held["cuts"].shape in ((rows,), (0,))
-        and held["totals"].shape in ((rows,), (0,))
-        and held["reward_sums"].shape in ((rows,), (0,))
-        and held["starts"].shape in ((table.states,), (0,))
-        and table.terminal.shape == (table.states,)
-        and (held.get("rewards") is None) == (held["reward_sums"].size > 0)
-        and (held.get("start") is None) == (held["starts"].size > 0)
-        and all(
-            held[name].dtype == np.float64 and np.isfinite(held[name]).all() for name in _RELEASED
-        )
+        and successors.shape == arrays["counts"].shape == (indptr[-1],)
+        and bool(((successors >= 0) & (successors < support.states)).all())
     )
-    if not fits:
+    # Rewards and the start are either public or counted, never both.
+    counts_fit = (
+        support_fits
+        and arrays["cuts"].shape in ((rows,), (0,))
+        and arrays["totals"].shape in ((rows,), (0,))
+        and arrays["reward_sums"].shape in ((rows,), (0,))
+        and arrays["starts"].shape in ((table.states,), (0,))
+        and table.terminal.shape == (table.states,)
+        and (arrays.get("rewards") is None) == (arrays["reward_sums"].size > 0)
+        and (arrays.get("start") is None) == (arrays["starts"].size > 0)
+    )
+    if not counts_fit:
         raise ValueError
+    for name in _COUNTS:
+        if arrays[name].dtype != np.float64 or not np.isfinite(arrays[name]).all():
+            raise ValueError

@@ -1,4 +1,7 @@
-"""Rewards of a table: known, or from noisy sums. All post-processing of a release.
+"""Rewards of a table: public ones, or estimates from noisy sums.
+
+All of it is post-processing of a release: arrays go in, arrays come out. It may be changed without
+an effect on privacy, but then values must be measured again (benchmarks/results/offline.md).
 
 Without noise the estimate of a row is the mean of its rewards. With noise it is shrunk on two
 levels, by empirical Bayes with scale mixtures of normal priors (adaptive shrinkage): the mean of a
@@ -16,18 +19,19 @@ from confide.offline.row_planning import Array, EstimatedRows
 from confide.offline.table_features import LoggedTable
 
 Bools = npt.NDArray[np.bool_]
+# Where nothing else is said, no page compares other numbers than these. None matters for privacy.
 # Standard deviations of a prior go from this share of the smallest standard error up to the range
-# of rewards, by factors of STEP.
+# of rewards, by factors of PRIOR_STEP.
 SMALLEST_PRIOR = 0.25
-STEP = 2.0
-# Of EM.
-ROUNDS = 50
-# Estimates that the prior without differences, and all others together, are taken to have met
-# before.
-PSEUDO = 1.0
-# Standard errors of a median, within which the common reward is taken to be zero.
-USUAL = 2.5
-_WIDEST = 5.0
+PRIOR_STEP = 2.0
+EM_ROUNDS = 50
+# So many estimates count as met before by the prior without differences, and as many by all others
+# together.
+PRIOR_ESTIMATES = 1.0
+# The common reward is taken to be the usual one within so many standard errors of the median.
+USUAL_WITHIN_STDS = 2.5
+# Ratios of noisy numbers are clipped here. Rewards in their units lie in [-1, 1].
+_LARGEST_RATIO = 5.0
 _TINY = 1e-300
 
 
@@ -52,11 +56,13 @@ def rewards_of(
     mean, spread = _estimates(rows, sums, noise)
     span = table.reward_high - table.reward_low
     if noise == 0:
-        mean, deviation = _of_states_if_none(mean[:logged], spread[:logged], rows.visits[:logged])
+        mean, deviation = _fill_unvisited(mean[:logged], spread[:logged], rows.visits[:logged])
     else:
+        # Zero is the usual reward. This is where it lies in the range of rewards.
+        zero_reward = -table.reward_low / span
         shape = (table.states, A)
-        mean, deviation = shrunk(
-            mean[:logged].reshape(shape), spread[:logged].reshape(shape), -table.reward_low / span
+        mean, deviation = shrink_rewards(
+            mean[:logged].reshape(shape), spread[:logged].reshape(shape), zero_reward
         )
     rewards[: table.states] = table.reward_low + span * np.clip(mean, 0, 1).reshape(-1, A)
     std[: table.states] = span * deviation.reshape(-1, A)
@@ -71,16 +77,16 @@ def _estimates(rows: EstimatedRows, sums: Array, noise: float) -> tuple[Array, A
     have. m is taken as near to 1/2 as its noise allows.
     """
     visits = np.maximum(np.maximum(rows.visits, rows.visit_std / 2), 1e-9)
-    ratio = np.clip(sums / visits, -_WIDEST, _WIDEST)
+    ratio = np.clip(sums / visits, -_LARGEST_RATIO, _LARGEST_RATIO)
     noisy = np.hypot(noise, np.clip(np.abs(ratio), 0, 1) * rows.visit_std) / visits / 2
     mean = (1 + ratio) / 2
     near = np.clip(mean, 0.0, 1.0)
     near = near + np.sign(0.5 - near) * np.minimum(noisy, np.abs(0.5 - near))
     near = (near * visits + 0.5) / (visits + 1)
-    return mean, np.minimum(np.sqrt(noisy**2 + near * (1 - near) / visits), _WIDEST)
+    return mean, np.minimum(np.sqrt(noisy**2 + near * (1 - near) / visits), _LARGEST_RATIO)
 
 
-def _of_states_if_none(mean: Array, spread: Array, visits: Array) -> tuple[Array, Array]:
+def _fill_unvisited(mean: Array, spread: Array, visits: Array) -> tuple[Array, Array]:
     """Exact means; a row that nobody was in has that of all rows, and nothing is known about it."""
     total = float(visits.sum())
     everywhere = float((mean * visits).sum()) / total if total > 0 else 0.5
@@ -88,7 +94,7 @@ def _of_states_if_none(mean: Array, spread: Array, visits: Array) -> tuple[Array
     return np.where(nobody, everywhere, mean), np.where(nobody, 0.5, spread)
 
 
-def shrunk(mean: Array, spread: Array, usual: float) -> tuple[Array, Array]:
+def shrink_rewards(mean: Array, spread: Array, usual: float) -> tuple[Array, Array]:
     """Posterior means and standard deviations [s, a] of rewards in [0, 1], from estimates with
     their standard errors.
 
@@ -116,11 +122,14 @@ def shrunk(mean: Array, spread: Array, usual: float) -> tuple[Array, Array]:
 
 
 def _common(mean: Array, spread: Array, usual: float) -> float:
+    """The common reward: the weighted median of states, or `usual` if that is near."""
     order = np.argsort(mean)
-    mass = np.cumsum(1 / spread[order] ** 2)
-    common = float(np.clip(mean[order[int(np.searchsorted(mass, mass[-1] / 2))]], 0.0, 1.0))
-    error = USUAL / np.sqrt(mass[-1])
-    return usual if 0 <= usual <= 1 and abs(common - usual) <= error else common
+    precision = np.cumsum(1 / spread[order] ** 2)
+    middle = int(np.searchsorted(precision, precision[-1] / 2))
+    median = float(np.clip(mean[order[middle]], 0.0, 1.0))
+    error = USUAL_WITHIN_STDS / np.sqrt(precision[-1])
+    is_usual = 0 <= usual <= 1 and abs(median - usual) <= error
+    return usual if is_usual else median
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,12 +145,13 @@ class Shrinkage:
     def fit(cls, differences: Array, errors: Array) -> "Shrinkage":
         """By maximum likelihood, as if a few differences had been met before."""
         least = SMALLEST_PRIOR * float(errors.min())
-        rounds = max(int(np.ceil(np.log(1 / least) / np.log(STEP))), 0) if least < 1 else 0
-        std = np.append(0.0, STEP ** -np.arange(rounds + 1.0))
-        before = np.append(PSEUDO, np.full(rounds + 1, PSEUDO / (rounds + 1)))
+        halvings = max(int(np.ceil(np.log(1 / least) / np.log(PRIOR_STEP))), 0) if least < 1 else 0
+        std = np.append(0.0, PRIOR_STEP ** -np.arange(halvings + 1.0))
+        each = PRIOR_ESTIMATES / (halvings + 1)
+        before = np.append(PRIOR_ESTIMATES, np.full(halvings + 1, each))
         weights = before / before.sum()
         density = _density(differences, errors, std)
-        for _ in range(ROUNDS):
+        for _ in range(EM_ROUNDS):
             share = density * weights
             share /= np.maximum(share.sum(axis=1), _TINY)[:, None]
             weights = share.sum(axis=0) + before
@@ -149,7 +159,7 @@ class Shrinkage:
         return cls(std, weights)
 
     def posterior(self, differences: Array, errors: Array) -> tuple[Array, Array]:
-        """Means and standard deviations."""
+        """Means and standard deviations of the true differences [i]."""
         share = _density(differences, errors, self.std) * self.weights
         share /= np.maximum(share.sum(axis=1), _TINY)[:, None]
         keep = self.std**2 / (self.std**2 + errors[:, None] ** 2)
@@ -160,7 +170,9 @@ class Shrinkage:
 
 
 def _density(differences: Array, errors: Array, std: Array) -> Array:
-    """Of each difference [i, k], relative to the largest."""
+    """The density of each difference under each standard deviation [i, k], relative to the largest
+    of the difference.
+    """
     variance = std**2 + errors[:, None] ** 2
     logarithm = -0.5 * (differences[:, None] ** 2 / variance + np.log(variance))
     density: Array = np.exp(logarithm - logarithm.max(axis=1, keepdims=True))
@@ -172,7 +184,7 @@ def _ratios(rows: EstimatedRows, sums: Array, noise: float) -> tuple[Array, Arra
     sampling together.
     """
     visits = np.maximum(np.maximum(rows.visits, rows.visit_std / 2), 1e-9)
-    ratio = np.clip(sums / visits, -_WIDEST, _WIDEST)
+    ratio = np.clip(sums / visits, -_LARGEST_RATIO, _LARGEST_RATIO)
     spread = np.sqrt(
         (noise / visits) ** 2
         + (np.clip(np.abs(ratio), 0, 1) * rows.visit_std / visits) ** 2

@@ -32,19 +32,20 @@ LEAST_CELL = 0.05
 # Standard deviations are estimates themselves, and leave out products of errors. This factor was
 # chosen on other seeds than those of docs/results/policies.md.
 WIDER = 1.15
-# Discounted visits of all states together, from which on later steps change nothing.
-_FAINT = 1e-12
+# Where discounted visits of all states together are fewer than this, later steps change nothing.
+_NEGLIGIBLE_VISITS = 1e-12
+# Smaller sums are not divided by.
 _TINY = 1e-12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeldOutCounts:
-    """The release of the held-out users: counts, and sums of rewards in [-1, 1] [row], empty if
-    rewards are public.
-    """
+    """The release of the held-out users."""
 
     counted: Counted
+    # Sums of rewards in [-1, 1], [row]. Empty if rewards are public.
     reward_sums: Array = field(repr=False)
+    # The standard deviation of the noise on one of them.
     reward_noise: float
     users: int
 
@@ -59,12 +60,11 @@ class RowRewards:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StartStates:
-    """Probabilities of first states [s].
+    """Where trajectories start."""
 
-    `total` is how many users they were counted from, None if they are public.
-    """
-
+    # The probabilities of first states [s].
     probabilities: Array = field(repr=False)
+    # How many users they were counted from, or None if they are public.
     total: float | None
 
 
@@ -145,31 +145,33 @@ def _end_of_interval(
     """
     table = held.counted.table
     S = table.support.states
-    closed = ~table.support.open.reshape(S, table.actions)[:, 0]
+    terminal = ~table.support.open.reshape(S, table.actions)[:, 0]
     low, high = step_ranges(table, horizon)
     least_reward = table.reward_low if table.rewards is None else float(table.rewards.min())
     most_reward = table.reward_high if table.rewards is None else float(table.rewards.max())
     if sign < 0:
         low, high = -high, -low
         least_reward = -most_reward
-    paid = rows.weights @ np.where(rows.enough_visits, sign * rewards.means, least_reward)
+    # Rows with too few visits pay the least that they can.
+    mean_rewards = rows.weights @ np.where(rows.enough_visits, sign * rewards.means, least_reward)
     # Nothing is paid at the end that follows the last row.
-    paid[table.states :] = 0.0
+    mean_rewards[table.states :] = 0.0
     P = _complete_rows(rows)
+    # Values [s] with k steps to go, above the least that k steps can pay.
     above_least = [np.zeros(S)]
     for k in range(horizon):
         ahead = rows.weights @ (P @ above_least[-1])
-        least = np.where(closed, 0.0, table.discount * low[k]) - low[k + 1]
-        value = paid + least + np.where(closed, 0.0, table.discount * ahead)
+        least = np.where(terminal, 0.0, table.discount * low[k]) - low[k + 1]
+        value = mean_rewards + least + np.where(terminal, 0.0, table.discount * ahead)
         above_least.append(np.clip(value, 0.0, high[k + 1] - low[k + 1]))
     start = _start(held)
     last = above_least[-1][: table.states]
     value_at_start = float(start.probabilities @ last)
     variance = _variance_of_rows(rows, rewards, P, start, above_least, table.discount)
     if start.total is not None:
-        apart = (last - value_at_start) ** 2
-        sampling = float(np.maximum(start.probabilities, 0.0) @ apart) / held.users
-        noise = held.counted.noise**2 * float(apart.sum()) / start.total**2
+        squares = (last - value_at_start) ** 2
+        sampling = float(np.maximum(start.probabilities, 0.0) @ squares) / held.users
+        noise = held.counted.noise**2 * float(squares.sum()) / start.total**2
         variance += sampling + noise
     return EndOfInterval(value_at_start + float(low[-1]), math.sqrt(variance))
 
@@ -186,6 +188,7 @@ def _complete_rows(rows: PolicyRows) -> Array:
 
 
 def _start(held: HeldOutCounts) -> StartStates:
+    """Public first states, or those of the noisy counts, which need not be positive."""
     counted = held.counted
     if counted.table.start is not None:
         return StartStates(counted.table.start, None)
@@ -204,22 +207,26 @@ def _variance_of_rows(
     """Noise and sampling of all rows, to first order: an error of a row counts as often as the
     policy takes the row.
     """
-    at = np.zeros(rows.weights.shape[0])
-    at[: len(start.probabilities)] = np.maximum(start.probabilities, 0.0)
-    at /= max(float(at.sum()), _TINY)
+    state_visits = np.zeros(rows.weights.shape[0])
+    state_visits[: len(start.probabilities)] = np.maximum(start.probabilities, 0.0)
+    state_visits /= max(float(state_visits.sum()), _TINY)
+    # What an error of a probability is worth [row, s'], and how often each row is taken [row].
     worth = np.zeros_like(P)
     times_taken = np.zeros(len(P))
-    positive = np.maximum(P, 0.0)
-    power = 1.0
-    for after in above_least[-2::-1]:
-        taken = rows.weights.T @ at
-        times_taken += power * taken
-        power *= discount
-        apart = after - (rows.learned @ after)[:, None]
-        worth += power * (taken * rows.enough_moves)[:, None] * apart
-        at = (taken * rows.enough_moves) @ positive
-        at /= max(float(at.sum()), 1.0)
-        if power * float(at.sum()) < _FAINT:
+    positive_P = np.maximum(P, 0.0)
+    discount_so_far = 1.0
+    # `above_least` begins with no steps to go, and the first step has the most.
+    for values_after in above_least[-2::-1]:
+        row_visits = rows.weights.T @ state_visits
+        times_taken += discount_so_far * row_visits
+        discount_so_far *= discount
+        # Rows are completed by the learned ones, so errors count with differences of values.
+        differences = values_after - (rows.learned @ values_after)[:, None]
+        known_visits = row_visits * rows.enough_moves
+        worth += discount_so_far * known_visits[:, None] * differences
+        state_visits = known_visits @ positive_P
+        state_visits /= max(float(state_visits.sum()), 1.0)
+        if discount_so_far * float(state_visits.sum()) < _NEGLIGIBLE_VISITS:
             break
     enough_visits: Bools = rows.enough_visits
     reward_errors = (times_taken * rewards.std)[enough_visits]
