@@ -1,9 +1,15 @@
 """What an episode of a linear system contributes, clipped as a whole.
 
-PRIVATE until a privatizer has added noise.
+PRIVATE until a privatizer has added noise. What leaves this file are `Bounded` sums, and the
+`identity` of each bound, which stands in certificates and saved states.
 
-`ControlRows`, `ControlSums`: sums of z z^T and z x'^T with z = (x, u). `ResidualRows`, `Residuals`:
-what the episode tells beyond a public guess of the dynamics.
+- `ControlRows` and `ControlSums`: sums of z z^T and z x'^T with z = (x, u), for `ofu-lq`.
+- `ResidualRows` and `Residuals`: what the episode says beyond a public guess of the dynamics, for
+  `thompson-lq` and `certainty-equivalent-lq`.
+
+Nothing here may be changed without a new proof: privacy rests on the sensitivities that are proved
+in the docstrings, and these on the clipping, which holds for any data. Letters: n states, d inputs,
+p = n + d, H steps numbered h; x' is the next state.
 """
 
 import math
@@ -109,17 +115,20 @@ class ControlRows:
         return math.sqrt(self.size) * self.sensitivity(relation)
 
     def contains(self, values: Array) -> bool:
-        """The missing block of G is at least s^2 C^T S^-1 C, so that G is PSD; its trace and that
-        of S are at most the cap.
+        """Whether this can be one episode: whether some G has these blocks.
+
+        The missing block of G is at least s^2 C^T S^-1 C, so that G is PSD. Its trace and that of S
+        are at most the cap.
         """
         S, C = self.unpack(values)
         room = 4 * self.size * self.grid
         eigenvalues, vectors = np.linalg.eigh(S)
         if eigenvalues[0] < -room:
             return False
-        turned = vectors.T @ (self.weight * C)
-        least = float((turned**2 / (np.maximum(eigenvalues, 0.0) + room)[:, None]).sum())
-        return bool(np.trace(S) + least <= self.cap + room)
+        rotated = vectors.T @ (self.weight * C)
+        divisors = (np.maximum(eigenvalues, 0.0) + room)[:, None]
+        least_trace = float((rotated**2 / divisors).sum())
+        return bool(np.trace(S) + least_trace <= self.cap + room)
 
     def unpack(self, values: Array) -> tuple[Array, Array]:
         """A released vector -> (S [p, p], C [p, n]).
@@ -260,13 +269,14 @@ class ResidualRows:
 
     def sensitivity(self, relation: Relation) -> float:
         w = self.weight
-        apart = math.sqrt(1 + w**2) if relation == Relation.NULL else math.sqrt(4 + 2 * w**2)
-        return apart + math.sqrt(self.size) * self.grid
+        distance = math.sqrt(1 + w**2) if relation == Relation.NULL else math.sqrt(4 + 2 * w**2)
+        return distance + math.sqrt(self.size) * self.grid
 
     def l1_sensitivity(self, relation: Relation) -> float:
         return math.sqrt(self.size) * self.sensitivity(relation)
 
     def contains(self, values: Array) -> bool:
+        """Whether this can be one episode."""
         S, G = self.unpack(values)
         room = self.size * self.grid
         allowed = S is None or (
@@ -310,12 +320,13 @@ class Residuals:
             )
         p = self.bound.dimension
         n = self.bound.states
-        given = self.scales
-        if given is not None and not (
-            given.shape == (p,) and (given[:n] == 1).all() and ((given > 0) & (given < 1e50)).all()
-        ):
+        scales = self.scales
+        if scales is None:
+            return
+        positive = ((scales > 0) & (scales < 1e50)).all()
+        if not (scales.shape == (p,) and (scales[:n] == 1).all() and positive):
             raise InvalidParameter(
-                f"scales must be {p} positive finite numbers, those of states 1, got {given}"
+                f"scales must be {p} positive finite numbers, those of states 1, got {scales}"
             )
 
     def tables(self) -> list[Array]:
@@ -336,12 +347,18 @@ class Residuals:
             raise InvalidParameter(
                 f"states and inputs must have shapes {expected[0]} and {expected[1]}"
             )
-        limits = self.clip, self.cap, self.reach
         scales = np.ones(bound.dimension) if self.scales is None else self.scales
-        # What is not finite then contributes zero.
+        # The product may overflow. An episode that is not finite contributes zero.
         with np.errstate(over="ignore"):
             inputs = inputs * scales[bound.states :]
         sums = _kernels.residual_sums(
-            states, inputs, self.guess / scales[:, None], *limits, bound.weight, bound.grid
+            states,
+            inputs,
+            self.guess / scales[:, None],
+            self.clip,
+            self.cap,
+            self.reach,
+            bound.weight,
+            bound.grid,
         )
         return Bounded(sums * bound.grid, bound, users.users)

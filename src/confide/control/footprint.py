@@ -1,5 +1,6 @@
-"""The memory and planning time of the learners of linear systems, which have few numbers, from
-sizes alone.
+"""The memory and planning time of the agents for linear systems, from sizes alone.
+
+They are estimates that `confide.explain` prints. Nothing depends on them.
 """
 
 from typing import Any
@@ -10,8 +11,8 @@ from confide.privacy.request import Request
 from confide.privatizers import Schedule, geometric
 from confide.problems.sizes import ProblemSizes
 
-# Of the estimate, by `benchmarks/memory.py`: samples of the system, each with gains for every step,
-# and the time for one number of them.
+# About so many systems are in memory at a time, each with gains for every step. Measured by
+# benchmarks/memory.py, as the time for one of their numbers is.
 SAMPLED_SYSTEMS = 64
 SECONDS_PER_NUMBER = 1e-6
 

@@ -1,5 +1,7 @@
-"""How many users a log needs until the learned policy improves on the logged one: simulated on a
-public problem, without data.
+"""How many users a log needs until the learned policy improves on the logged one.
+
+It is simulated on a public problem, without data. Nothing here is private, and nothing is saved:
+all of it may be changed freely, as long as a rehearsal has the noise that a release has.
 """
 
 import math
@@ -21,12 +23,16 @@ from confide.privacy.request import NoPrivacy, Relation, Request
 from confide.problems.finite import FiniteProblem
 from confide.release.question import check_request
 
-# Of a log that is simulated once, for the mean contribution of a person.
-_ROWS = 2_000_000
-_LEAST = 100.0
-_MOST = 1e9
-# People are told apart up to this factor.
-_STEP = 1.1
+# The numbers here are matters of taste and of time.
+# How many rows are simulated once, for the mean contribution of a person.
+_SIMULATED_ROWS = 2_000_000
+# The search begins with the least number of people, and gives up above the most.
+_LEAST_PEOPLE = 100.0
+_MOST_PEOPLE = 1e9
+# The answer is exact up to this factor.
+_PRECISION = 1.1
+# The largest number of rounds of value iteration in the public problem.
+_MAX_ROUNDS = 10_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,9 +44,9 @@ class Rehearsal:
     question: ModelRelease
     world: FiniteProblem
     behaviour: Array = field(repr=False)
-    # The mean contribution.
+    # The mean contribution of a person, laid out as a release is.
     person: Array = field(repr=False)
-    # Of the behaviour, and of the best policy.
+    # The values of the behaviour and of the best policy.
     values: tuple[float, float]
 
     def sums(self, people: float, rng: np.random.Generator) -> Array:
@@ -50,20 +56,23 @@ class Rehearsal:
         statistic = self.question.statistic(self.world.horizon)
         bound = statistic.bound
         cells, cuts, totals, rewards, starts = (people * part for part in bound.unpack(self.person))
-        sampled, cut, first = (
+        # Counts have about the variance of Poisson numbers.
+        sampled_cells, sampled_cuts, sampled_starts = (
             part + np.sqrt(part) * rng.standard_normal(part.size) for part in (cells, cuts, starts)
         )
         row = np.repeat(np.arange(bound.rows), np.diff(statistic.support.indptr))
-        expected = np.bincount(row, cells, bound.rows) + cuts
-        visits = np.bincount(row, sampled, bound.rows) + cut
-        paid = rewards * visits / np.where(expected > 0, expected, 1.0) if rewards.size else rewards
+        expected_visits = np.bincount(row, cells, bound.rows) + cuts
+        visits = np.bincount(row, sampled_cells, bound.rows) + sampled_cuts
+        reward_sums = rewards
+        if rewards.size:
+            reward_sums = rewards * visits / np.where(expected_visits > 0, expected_visits, 1.0)
         return np.concatenate(
             [
-                sampled,
-                cut,
+                sampled_cells,
+                sampled_cuts,
                 bound.total_weight * visits[: totals.size],
-                bound.reward_weight * paid,
-                first,
+                bound.reward_weight * reward_sums,
+                sampled_starts,
             ]
         )
 
@@ -75,58 +84,64 @@ class Rehearsal:
         """
         bound = self.question.statistic(self.world.horizon).bound
         noisy = self.sums(people, rng) + noise_std * rng.standard_normal(bound.size)
-        weights = bound.total_weight, bound.reward_weight
+        counts, cuts, totals, reward_sums, starts = bound.unpack(noisy)
         model = PrivateModel(
-            self.question.table(),
-            *bound.unpack(noisy),
-            noise_std,
-            *weights,
-            no_guarantee(round(people)),
-            None,
-            self.world.horizon,
+            table=self.question.table(),
+            counts=counts,
+            cuts=cuts,
+            totals=totals,
+            reward_sums=reward_sums,
+            starts=starts,
+            noise_std=noise_std,
+            total_weight=bound.total_weight,
+            reward_weight=bound.reward_weight,
+            guarantee=no_guarantee(round(people)),
+            certificate=None,
+            steps=self.world.horizon,
         )
-        low, high = self.values
-        return (
-            _value(self.world, self.question, model.plan(pessimism).mixed(self.behaviour)) - low
-        ) / (high - low)
+        policy = model.plan(pessimism).mixed(self.behaviour)
+        behaviour_value, best_value = self.values
+        gain = _value(self.world, self.question, policy) - behaviour_value
+        return gain / (best_value - behaviour_value)
 
 
 def rehearsal(
     question: ModelRelease, world: FiniteProblem, behaviour: Array | None = None, *, seed: int = 0
 ) -> Rehearsal:
-    """Of a finite problem whose first step's table is used; the logged policy is uniform if None.
+    """Prepare the simulation on a finite problem, whose first step's table is used.
 
-    Trajectories have its horizon.
+    Trajectories have its horizon. The logged policy `behaviour` [s, a] is uniform if it is None.
     """
-    kind("question", question, ModelRelease), kind("world", world, FiniteProblem)
+    kind("question", question, ModelRelease)
+    kind("world", world, FiniteProblem)
     S = question.states
     A = question.actions
     if (world.states, world.truth.rewards.shape[-1]) != (S, A):
         raise InvalidParameter(
             f"the public problem must have {S} states and {A} actions, got {world.states} states"
         )
-    shares = (
-        np.full((S, A), 1 / A)
-        if behaviour is None
-        else checked_policy("behaviour", array("behaviour", behaviour), S, A)
-    )
+    if behaviour is None:
+        shares = np.full((S, A), 1 / A)
+    else:
+        shares = checked_policy("behaviour", array("behaviour", behaviour), S, A)
     policy = StochasticPolicy(np.repeat(shares[None], world.horizon, axis=0))
     terminal: Array = question.terminal  # type: ignore[assignment]
     ends = np.flatnonzero(terminal).tolist()
     statistic = question.statistic(world.horizon)
     rng = np.random.default_rng(whole("seed", seed, at_least=0))
-    people = max(1000, _ROWS // world.horizon)
+    people = max(1000, _SIMULATED_ROWS // world.horizon)
     total = sum(
         statistic.contribution(block).values
         for block in simulate(world, policy, people, rng, end=ends)
     )
-    best = _best(world, question)
-    values = _value(world, question, shares), _value(world, question, best)
-    if not values[1] > values[0]:
+    behaviour_value = _value(world, question, shares)
+    best_value = _value(world, question, _best(world, question))
+    if not best_value > behaviour_value:
         raise InvalidParameter(
             "in the public problem no policy is better than the logged one: there is nothing to "
             "learn"
         )
+    values = (behaviour_value, best_value)
     return Rehearsal(question, world, shares, np.asarray(total) / people, values)
 
 
@@ -145,28 +160,15 @@ def people_needed(
     in the part that learns.
     """
     check_request(privacy)
-    (
-        kind("rehearsed", rehearsed, Rehearsal),
-        whole("runs", runs, at_least=1, at_most=10_000),
-        real("score", score, above=0, below=1),
-    )
+    kind("rehearsed", rehearsed, Rehearsal)
+    whole("runs", runs, at_least=1, at_most=10_000)
+    real("score", score, above=0, below=1)
     real("pessimism", pessimism, at_least=0, at_most=1e6)
-    noise = 0.0
-    if not isinstance(privacy, NoPrivacy):
-        loss = loss_for(privacy)
-        if not isinstance(loss, GaussianDP):
-            raise InvalidParameter(
-                "a model is released with Gaussian noise: delta must be positive"
-            )
-        noise = (
-            rehearsed.question.statistic(rehearsed.world.horizon).bound.sensitivity(
-                Relation(privacy.relation)
-            )
-            / loss.mu
-        )
+    noise = _noise_of_release(rehearsed, privacy)
 
     def enough(people: float) -> bool:
-        learned = failed = 0
+        learned = 0
+        failed = 0
         # Whichever reaches half of the runs first decides.
         while 2 * max(learned, failed) < runs:
             rng = np.random.default_rng([learned + failed, 1])
@@ -175,20 +177,34 @@ def people_needed(
             failed = failed + (not better)
         return 2 * learned >= runs
 
-    low = _LEAST
-    high = _LEAST
+    low = _LEAST_PEOPLE
+    high = _LEAST_PEOPLE
     while not enough(high):
         low = high
         high = 4 * high
-        if high > _MOST:
+        if high > _MOST_PEOPLE:
             raise InvalidParameter(
-                f"more than {_MOST:,.0f} people would be needed: use a larger epsilon, or fewer "
+                f"more than {_MOST_PEOPLE:,.0f} people would be needed: use a larger epsilon, or fewer "
                 "states and actions"
             )
-    while high > _STEP * low and high > _LEAST:
+    while high > _PRECISION * low and high > _LEAST_PEOPLE:
         middle = math.sqrt(low * high)
-        low, high = (low, middle) if enough(middle) else (middle, high)
+        if enough(middle):
+            high = middle
+        else:
+            low = middle
     return math.ceil(math.sqrt(low * high))
+
+
+def _noise_of_release(rehearsed: Rehearsal, privacy: Request) -> float:
+    """The standard deviation of the noise on one number of a release."""
+    if isinstance(privacy, NoPrivacy):
+        return 0.0
+    loss = loss_for(privacy)
+    if not isinstance(loss, GaussianDP):
+        raise InvalidParameter("a model is released with Gaussian noise: delta must be positive")
+    bound = rehearsed.question.statistic(rehearsed.world.horizon).bound
+    return bound.sensitivity(Relation(privacy.relation)) / loss.mu
 
 
 def _dynamics(world: FiniteProblem, question: ModelRelease) -> tuple[Array, Array]:
@@ -199,7 +215,7 @@ def _dynamics(world: FiniteProblem, question: ModelRelease) -> tuple[Array, Arra
 
 
 def _value(world: FiniteProblem, question: ModelRelease, policy: Array) -> float:
-    """Discounted, without a horizon, as the model's."""
+    """The value of a policy [s, a] in the public problem, discounted and without a horizon."""
     P, rewards = _dynamics(world, question)
     mixed = np.einsum("sa,sat->st", policy, P)
     V = np.linalg.solve(
@@ -209,9 +225,10 @@ def _value(world: FiniteProblem, question: ModelRelease, policy: Array) -> float
 
 
 def _best(world: FiniteProblem, question: ModelRelease) -> Array:
+    """The best policy [s, a] of the public problem, by value iteration."""
     P, rewards = _dynamics(world, question)
     Q = rewards
-    for _ in range(10_000):
+    for _ in range(_MAX_ROUNDS):
         after = rewards + question.discount * P @ Q.max(axis=1)
         if np.abs(after - Q).max() <= 1e-10 * max(float(np.abs(after).max()), 1.0):
             break

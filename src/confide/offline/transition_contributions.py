@@ -1,6 +1,10 @@
 """The rows and transitions of logged users, counted with weights.
 
-PRIVATE until a privatizer has added noise.
+PRIVATE until a privatizer has added noise. What leaves this file is a `Bounded` sum, and the
+`identity` of the bound, which stands in ledgers and certificates.
+
+Nothing here may be changed without a new proof: privacy rests on the sensitivity of `RootCounts`,
+and that on the clipping in `RootTransitions` and its kernel, which holds for any data.
 """
 
 import math
@@ -19,10 +23,9 @@ from confide.tables.support_features import Support
 from confide.trajectory import LoggedUsers
 
 _NO_GAPS = np.zeros(0, np.bool_)
-MOST_TRANSITIONS = (
-    2**20
-    # Transitions of one user: the products of weights and rewards must be exact.
-)
+# The most transitions of one user. Required for privacy: with more, the products of weights and
+# rewards would not be exact.
+MOST_TRANSITIONS = 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +68,9 @@ class RootCounts:
     def __post_init__(self) -> None:
         flag("cuts", self.cuts)
         flag("root", self.root)
-        (
-            whole("cells", self.cells, at_least=1),
-            whole("rows", self.rows, at_least=1),
-            whole("starts", self.starts, at_least=0),
-        )
+        whole("cells", self.cells, at_least=1)
+        whole("rows", self.rows, at_least=1)
+        whole("starts", self.starts, at_least=0)
         whole("transitions", self.transitions, at_least=1, at_most=MOST_TRANSITIONS)
         for name in ("total_weight", "reward_weight"):
             weight = real(name, getattr(self, name), at_least=0, at_most=1)
