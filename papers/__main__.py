@@ -1,6 +1,6 @@
-"""python -m papers luyo21 --quick: check the claims and errata of a paper, and run its algorithms."""
+"""`python -m papers luyo21 --quick` checks the claims of a paper, and runs its algorithms."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +14,7 @@ import papers
 from confide.cli.options import AsJson
 from confide.errors import ConfideError
 from papers import page
-from papers.findings import Reproduction
+from papers.findings import Claim, Erratum, Reproduction
 
 app = typer.Typer(name="papers", pretty_exceptions_enable=False, rich_markup_mode=None)
 
@@ -32,7 +32,8 @@ def reproduce(
         int | None,
         typer.Option(
             min=100,
-            help="The largest number of users of runs with the paper's constants, for a slow machine.",
+            help="The largest number of users of runs with the paper's constants, and of the "
+            "trajectories in Fig. 1 of balle16. Lower it on a slow machine.",
         ),
     ] = None,
     out: Annotated[
@@ -43,24 +44,25 @@ def reproduce(
 ) -> None:
     """Check the claims of a paper and run its algorithms.
 
-    A claim of the paper that does not hold is reported. The exit code is 1 only if the computation does not confirm one of our errata.
+    The report shows claims that do not hold. The exit code is 1 only if the computation does not
+    confirm one of our errata.
     """
-    with _telling(as_json) as say:
-        found = papers.reproduce(paper, quick=quick, users=users, out=out, progress=say)
+    with _progress(as_json) as say:
+        reproduction = papers.reproduce(paper, quick=quick, users=users, out=out, progress=say)
     if as_json:
-        typer.echo(page.as_json(found), nl=False)
+        typer.echo(page.as_json(reproduction), nl=False)
     else:
-        _print(found)
+        _print(reproduction)
         if out is not None:
             typer.echo(f"page: {out / f'{paper}.md'}")
-    if found.broken:
-        numbers = ", ".join(str(erratum.number) for erratum in found.broken)
+    if reproduction.broken:
+        numbers = ", ".join(str(erratum.number) for erratum in reproduction.broken)
         typer.echo(f"errata that the computation does not confirm: {numbers}", err=True)
         raise typer.Exit(1)
 
 
 @contextmanager
-def _telling(quiet: bool) -> Iterator[Callable[[str], None]]:
+def _progress(quiet: bool) -> Iterator[Callable[[str], None]]:
     """Show progress, on a terminal only."""
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
@@ -70,36 +72,41 @@ def _telling(quiet: bool) -> Iterator[Callable[[str], None]]:
         yield lambda text: status.update(escape(text))
 
 
-def _print(found: Reproduction) -> None:
+def _print(reproduction: Reproduction) -> None:
     console = Console()
-    console.print(found.title, style="bold", markup=False, highlight=False)
-    claims = [
-        (claim.locator, claim.says, claim.computed, claim.verdict) for claim in found.calibrations
+    console.print(reproduction.title, style="bold", markup=False, highlight=False)
+    _claims(console, "constants and theorems", reproduction.calibrations)
+    runs = [
+        (algorithm.name, *page.cells(run))
+        for algorithm in reproduction.algorithms
+        for run in algorithm.measured
     ]
-    _table(
-        console,
-        "constants and theorems",
-        ("where", "the paper says", "computed", "verdict"),
-        claims,
-    )
-    runs = [(one.name, *page.cells(run)) for one in found.algorithms for run in one.measured]
-    _table(
-        console, "algorithms", ("algorithm", "run", "epsilon", "measured", "for comparison"), runs
-    )
-    claims = [
-        (claim.locator, claim.says, claim.computed, claim.verdict) for claim in found.empirical
-    ]
-    _table(console, "results", ("where", "the paper says", "computed", "verdict"), claims)
-    for table in found.tables:
+    headings = ("algorithm", "run", "epsilon", "measured", "for comparison")
+    _table(console, "algorithms", headings, runs)
+    _claims(console, "results", reproduction.empirical)
+    for table in reproduction.tables:
         _table(console, table.title, table.headings, table.rows)
-    for title, entries in (("errata", found.wrong), ("looser than needed", found.slack)):
-        rows = [(str(e.number), e.locator, e.true, e.computed, e.verdict) for e in entries]
-        _table(console, title, ("no.", "where", "correction", "computed", "verdict"), rows)
-    looked = len(found.calibrations) + len(found.empirical)
+    _errata(console, "errata", reproduction.wrong)
+    _errata(console, "looser than needed", reproduction.slack)
+    claims_checked = len(reproduction.calibrations) + len(reproduction.empirical)
     console.print(
-        f"claims checked: {looked}, do not hold: {len(found.refuted)}; errata: {len(found.wrong)}, not confirmed: {len(found.broken)}",
+        f"claims checked: {claims_checked}, do not hold: {len(reproduction.refuted)}; "
+        f"errata: {len(reproduction.wrong)}, not confirmed: {len(reproduction.broken)}",
         highlight=False,
     )
+
+
+def _claims(console: Console, title: str, claims: Sequence[Claim]) -> None:
+    rows = [(claim.locator, claim.says, claim.computed, claim.verdict) for claim in claims]
+    _table(console, title, ("where", "the paper says", "computed", "verdict"), rows)
+
+
+def _errata(console: Console, title: str, errata: Sequence[Erratum]) -> None:
+    rows = [
+        (str(erratum.number), erratum.locator, erratum.true, erratum.computed, erratum.verdict)
+        for erratum in errata
+    ]
+    _table(console, title, ("no.", "where", "correction", "computed", "verdict"), rows)
 
 
 def _table(console: Any, title: str, headings: tuple[str, ...], rows: Any) -> None:

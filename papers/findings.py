@@ -1,28 +1,36 @@
-"""The results of reproducing a paper: its claims with our numbers, and its errata with the computations that verify them."""
+"""What a reproduction finds: claims with our numbers, and errata with computations.
+
+`papers.page` writes these as Markdown and JSON, so the names of fields are those in the JSON files.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-Say = Callable[[str], None]  # reports progress
+# Reports progress.
+Say = Callable[[str], None]
 Numbers = dict[str, float]
 Holds = bool | Literal["not tested"] | None
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A statement of the paper, and what we computed or measured. Its text is in `claims.toml` of the paper.
+    """A statement of the paper, and what we computed or measured.
 
-    A claim that does not hold is a finding about the paper, not a failure of the program. `holds` is "not tested" if runs could not have
-    contradicted the claim, and None for a remark that is only illustrated; `computed` then says why.
+    Its text is in `claims.toml` of the paper. A claim that does not hold is a finding about the
+    paper, not a failure of the program. `holds` is "not tested" if runs could not have contradicted
+    the claim, and None for a remark that is only illustrated. `computed` then says why.
     """
 
-    locator: str  # of the paper: Cor. 5, Fig. 1
+    # The place in the paper, such as Cor. 5 or Fig. 1.
+    locator: str
     says: str
     computed: str
     holds: Holds
-    how: str  # with what: a function of the library, settings
-    numbers: Numbers = field(default_factory=dict)  # those of `computed`, for machines
+    # A function of the library, or settings.
+    how: str
+    # The numbers of `computed`, for machines.
+    numbers: Numbers = field(default_factory=dict)
 
     @property
     def verdict(self) -> str:
@@ -33,13 +41,13 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Erratum:
-    """An error of the paper, its correction, and the computation that verifies the correction. Its text is in `errata.toml`.
+    """An error of the paper, its correction, and the computation that verifies the correction.
 
-    `slack`: the paper is right, but looser than needed, or it leaves something out. Such entries have a list of their own, and the numbers
-    of both lists are those of one sequence.
+    Its text is in `errata.toml`. If `slack` is True, the paper is right but looser than needed, or
+    it leaves something out. Such entries have a list of their own. Both lists are numbered as one.
 
-    `stands` states whether the computation confirms `true`; if it is False, our erratum is wrong. None: an error in the text, with nothing
-    to compute.
+    `stands` says whether the computation confirms `true`. If it is False, our erratum is wrong. It
+    is None for an error in the text with nothing to compute.
     """
 
     number: int
@@ -61,13 +69,18 @@ class Erratum:
 class Measurement:
     """The result of running one algorithm several times on one problem."""
 
-    setting: str  # calibration, guarantee, problem, users
-    # of the noise that is added, at the requested delta; None: no privacy, or not a single number
+    # Calibration, guarantee, problem and users.
+    setting: str
+    # The epsilon of the noise that is added, at the requested delta. None if there is no privacy,
+    # or if it is not a single number.
     true_epsilon: float | None
-    what: str  # regret, RMSE
+    # Regret or RMSE.
+    what: str
     mean: float
-    error: float | None  # standard error; None with one run
-    beside: str  # what to compare it with
+    # The standard error, or None with one run.
+    error: float | None
+    # What to compare the mean with.
+    beside: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +89,8 @@ class Algorithm:
 
     locator: str
     name: str
-    place: str  # file: class
+    # The file and the class.
+    place: str
     measured: tuple[Measurement, ...]
 
 
@@ -98,8 +112,10 @@ class Line:
     x: tuple[float, ...]
     y: tuple[float, ...]
     error: tuple[float, ...] | None = None
-    tone: int | None = None  # of the palette; None: neutral
-    dash: str = "solid"  # solid | dash | dot | dashdot
+    # The number of a colour in the palette, or None for grey.
+    tone: int | None = None
+    # One of solid, dash, dot, dashdot.
+    dash: str = "solid"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +141,16 @@ class Figure:
 class Reproduction:
     """All results for one paper."""
 
-    paper: str  # balle16
-    key: str  # [Balle16]
+    # For example balle16 and [Balle16].
+    paper: str
+    key: str
     title: str
     quick: bool
     calibrations: tuple[Claim, ...]
     algorithms: tuple[Algorithm, ...]
     empirical: tuple[Claim, ...]
-    errata: tuple[Erratum, ...]  # and slack
+    # Errors, and entries with `slack`.
+    errata: tuple[Erratum, ...]
     tables: tuple[Table, ...] = ()
     figures: tuple[Figure, ...] = ()
 
@@ -143,12 +161,12 @@ class Reproduction:
 
     @property
     def wrong(self) -> tuple[Erratum, ...]:
-        """What the paper has wrong."""
+        """Errors of the paper."""
         return tuple(erratum for erratum in self.errata if not erratum.slack)
 
     @property
     def slack(self) -> tuple[Erratum, ...]:
-        """What the paper has looser than needed, or leaves out."""
+        """Statements of the paper that are looser than needed, and omissions."""
         return tuple(erratum for erratum in self.errata if erratum.slack)
 
     @property

@@ -10,17 +10,24 @@ from confide.comparison.growth import Growth, growth
 
 
 def exponent(formula: Callable[[float], float], at: float, *, factor: float = 1e3) -> float:
-    """The exponent of a formula in one of its letters around a value: the log-log slope between at and factor x at."""
+    """The exponent of a formula in one of its letters.
+
+    It is the slope of the logarithms between `at` and `factor` times `at`.
+    """
     return math.log(formula(at * factor) / formula(at)) / math.log(factor)
 
 
 def fitted(x: Sequence[float], table: npt.ArrayLike) -> Growth:
-    """The slope of log mean table[seed, point] over log x: `growth` over the whole window, with an error over seeds.
+    """The slope of log mean table[seed, point] over log x, with an error over seeds.
 
-    Points are runs of their own, made for their x (a learner knows how many users will come), with the same seeds.
+    Each point is a run of its own, because an agent knows how many users will come. All points have
+    the same seeds.
     """
     return growth(np.asarray(x, dtype=float), table, after=float(x[0]))
 
 
 def plain(slope: Growth) -> str:
-    return f"{slope.slope:.2f}" if slope.error is None else f"{slope.slope:.2f} ± {slope.error:.2f}"
+    """The slope, and its standard error if there are several seeds."""
+    if slope.error is None:
+        return f"{slope.slope:.2f}"
+    return f"{slope.slope:.2f} ± {slope.error:.2f}"

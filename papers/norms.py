@@ -1,4 +1,7 @@
-"""Norms of Gaussian matrices and vectors: the lemmas that [Zhou22] and [Chowdhury21] share, by simulation."""
+"""Norms of Gaussian matrices and vectors, by simulation.
+
+[Zhou22] and [Chowdhury21] have the same three lemmas about them.
+"""
 
 import math
 from pathlib import Path
@@ -12,8 +15,14 @@ CLAIMS = Texts(Path(__file__).with_name("norms.toml"))
 
 
 def norm_claims(locators: tuple[str, str, str], dimension: int) -> tuple[Claim, ...]:
-    """Of full matrices, of symmetric ones whose upper half is mirrored, and of chi-square, at t = 1.5."""
-    rng, draws, d, t = np.random.default_rng(1), 20_000, dimension, 1.5
+    """The lemmas at t = 1.5.
+
+    They are about full matrices, symmetric ones whose upper half is mirrored, and chi-square.
+    """
+    rng = np.random.default_rng(1)
+    draws = 20_000
+    d = dimension
+    t = 1.5
     z = rng.standard_normal((draws, d, d))
     mirrored = np.triu(z) + np.triu(z, 1).swapaxes(1, 2)
     cases = (
@@ -28,14 +37,14 @@ def norm_claims(locators: tuple[str, str, str], dimension: int) -> tuple[Claim, 
     return tuple(
         CLAIMS.claim(
             "norm-claims",
-            bool((found > bound).mean() <= chance),
-            {"share": float((found > bound).mean()), "stated": chance},
+            bool((norms > bound).mean() <= chance),
+            {"share": float((norms > bound).mean()), "stated": chance},
             locator=locator,
             bound=bound,
             chance=chance,
             d=d,
-            percent=100 * float((found > bound).mean()),
+            percent=100 * float((norms > bound).mean()),
             draws=draws,
         )
-        for locator, (found, bound, chance) in zip(locators, cases, strict=True)
+        for locator, (norms, bound, chance) in zip(locators, cases, strict=True)
     )

@@ -19,37 +19,43 @@ from papers.findings import (
     short,
 )
 
+ERRATA = (
+    "Each entry has the paper's statement, the correct one, and a computation that confirms the "
+    "correction."
+)
 SLACK = (
-    "These are not errors. The paper's statement is true but weaker than what its proof gives, or something that a reader needs is "
-    "not in the paper. The numbers continue those of the errata."
+    "These are not errors. The paper's statement is true but weaker than what its proof gives, or "
+    "something that a reader needs is not in the paper. The numbers belong to the same sequence as "
+    "those of the errata."
 )
 
 
-def write(found: Reproduction, folder: Path, users: int | None = None) -> list[Path]:
-    """<paper>.md, <paper>.json and the figures; the files written."""
+def write(reproduction: Reproduction, folder: Path, users: int | None = None) -> list[Path]:
+    """Write <paper>.md, <paper>.json and the figures. Return the paths of these files."""
     folder.mkdir(parents=True, exist_ok=True)
-    written = [save(figure, folder) for figure in found.figures]
+    written = [save(figure, folder) for figure in reproduction.figures]
     for path, text in (
-        (folder / f"{found.paper}.md", markdown(found, users)),
-        (folder / f"{found.paper}.json", as_json(found)),
+        (folder / f"{reproduction.paper}.md", markdown(reproduction, users)),
+        (folder / f"{reproduction.paper}.json", as_json(reproduction)),
     ):
         path.write_text(text)
         written.append(path)
     return written
 
 
-def as_json(found: Reproduction) -> str:
-    return json.dumps(document(found), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+def as_json(reproduction: Reproduction) -> str:
+    entries = document(reproduction)
+    return json.dumps(entries, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
 
 
-def document(found: Reproduction) -> dict[str, Any]:
+def document(reproduction: Reproduction) -> dict[str, Any]:
     """The findings as a dictionary. Numbers that are not finite become strings."""
-    made: dict[str, Any] = _plain(asdict(found))
+    entries: dict[str, Any] = _plain(asdict(reproduction))
     for part in ("calibrations", "empirical", "errata"):
-        for entry, finding in zip(made[part], getattr(found, part), strict=True):
+        for entry, finding in zip(entries[part], getattr(reproduction, part), strict=True):
             entry["verdict"] = finding.verdict
-    made["broken"] = [erratum.number for erratum in found.broken]
-    return made
+    entries["broken"] = [erratum.number for erratum in reproduction.broken]
+    return entries
 
 
 def _plain(value: Any) -> Any:
@@ -65,34 +71,50 @@ def _plain(value: Any) -> Any:
     return int(number) if isinstance(value, int) else number
 
 
-def markdown(found: Reproduction, users: int | None = None) -> str:
-    chosen = " --quick" if found.quick else ""
-    chosen += "" if users is None else f" --users {users}"
-    command = f"python -m papers {found.paper}{chosen} --out FOLDER"
-    checked = (*found.calibrations, *found.empirical)
-    untested = sum(claim.holds == "not tested" for claim in checked)
+def markdown(reproduction: Reproduction, users: int | None = None) -> str:
+    """The page. `users` is the value of --users, which the page repeats."""
     parts = [
-        f"# {found.key} reproduced",
-        f'{found.title}. This page is the output of `{command}`; the numbers under "computed", "measured" and "Shown" were computed by it. '
-        f"Claims checked: {len(checked)}. Claims that do not hold: {len(found.refuted)}. Claims that the runs could not test: {untested}. "
-        f"Errata: {len(found.wrong)}.",
+        f"# {reproduction.key} reproduced",
+        "This page shows which claims of the paper hold, which do not hold, and which we could not "
+        f"test with the users that we simulated. The paper is {reproduction.title}.",
+        _summary(reproduction, users),
         "## Constants and theorems",
-        _claims(found.calibrations),
-        *(_table(table) for table in found.tables),
+        _claims(reproduction.calibrations),
+        *(_table(table) for table in reproduction.tables),
         "## Algorithms",
-        _algorithms(found.algorithms),
+        _algorithms(reproduction.algorithms),
         "## Measurements and remarks of the paper",
-        _claims(found.empirical),
+        _claims(reproduction.empirical),
         *(
-            f"![Figure: {found.paper}]({figure.name}.svg)\n\n*{prose(figure.caption)}*"
-            for figure in found.figures
+            f"![Figure: {reproduction.paper}]({figure.name}.svg)\n\n*{prose(figure.caption)}*"
+            for figure in reproduction.figures
         ),
         "## Errata",
-        *(_erratum(erratum) for erratum in found.wrong),
-        *(("## Looser than needed, and left out", SLACK) if found.slack else ()),
-        *(_erratum(erratum) for erratum in found.slack),
+        ERRATA,
+        *(_erratum(erratum) for erratum in reproduction.wrong),
     ]
+    if reproduction.slack:
+        parts += ["## Looser than needed, and left out", SLACK]
+        parts += [_erratum(erratum) for erratum in reproduction.slack]
     return "\n\n".join(parts) + "\n"
+
+
+def _summary(reproduction: Reproduction, users: int | None) -> str:
+    """The command that wrote the page, how claims were judged, and how many hold."""
+    options = " --quick" if reproduction.quick else ""
+    if users is not None:
+        options += f" --users {users}"
+    command = f"python -m papers {reproduction.paper}{options} --out FOLDER"
+    claims = (*reproduction.calibrations, *reproduction.empirical)
+    untested = sum(claim.holds == "not tested" for claim in claims)
+    return (
+        f"The command `{command}` wrote this page and computed all its numbers. "
+        "An algorithm runs either with the paper's constants (`paper`) or in our tight form "
+        "(`tight`), which gives the same guarantee with less noise and has no proof of regret. "
+        'A claim has the verdict "-" if it is a remark that we only illustrate. '
+        f"Claims checked: {len(claims)}. Claims that do not hold: {len(reproduction.refuted)}. "
+        f"Claims that the runs could not test: {untested}. Errata: {len(reproduction.wrong)}."
+    )
 
 
 def _claims(claims: tuple[Claim, ...]) -> str:
@@ -113,33 +135,44 @@ def _table(table: Table) -> str:
 
 
 def _algorithms(algorithms: tuple[Algorithm, ...]) -> str:
-    rows = [
-        (*((one.locator, one.name, f"`{one.place}`") if i == 0 else ("", "", "")), *cells(run))
-        for one in algorithms
-        for i, run in enumerate(one.measured)
-    ]
-    return _grid(
-        ("where", "algorithm", "file: class", "run", "true epsilon", "measured", "for comparison"),
-        rows,
+    headings = (
+        "where",
+        "algorithm",
+        "file: class",
+        "run",
+        "true epsilon",
+        "measured",
+        "for comparison",
     )
+    rows = []
+    for algorithm in algorithms:
+        # Only the first row of an algorithm names it.
+        names = (algorithm.locator, algorithm.name, f"`{algorithm.place}`")
+        for run in algorithm.measured:
+            rows.append((*names, *cells(run)))
+            names = ("", "", "")
+    return _grid(headings, rows)
 
 
 def cells(run: Measurement) -> tuple[str, str, str, str]:
+    """The setting of a run, its true epsilon, its result, and what to compare this with."""
     epsilon = "-" if run.true_epsilon is None else short(run.true_epsilon)
     return run.setting, epsilon, f"{run.what} {plus_minus(run.mean, run.error)}", run.beside
 
 
 def _erratum(erratum: Erratum) -> str:
-    shown = f" *Shown*: {prose(erratum.computed)}" if erratum.computed else ""
+    # The number is not at the start of the line, because Markdown would count these entries itself.
+    heading = f"**{erratum.number}. {erratum.locator}.**"
+    says = f"*The paper says*: {prose(erratum.says)}"
+    correct = f"*Correct*: {prose(erratum.true)}"
+    computed = f" *Computed*: {prose(erratum.computed)}" if erratum.computed else ""
     how = f" ({prose(erratum.how)})" if erratum.how else ""
     verdict = {
         True: "",
         False: " **The computation does not confirm this erratum.**",
         None: " (An error in the text.)",
     }[erratum.stands]
-    printed, true = prose(erratum.says), prose(erratum.true)
-    # The number is not at the start of the line, because Markdown would count these entries itself.
-    return f"**{erratum.number}. {erratum.locator}.** *Printed*: {printed} *True*: {true}{shown}{how}{verdict}"
+    return f"{heading} {says} {correct}{computed}{how}{verdict}"
 
 
 def _grid(headings: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:

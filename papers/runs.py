@@ -19,7 +19,10 @@ Array = npt.NDArray[np.float64]
 
 
 def case(agent: str, problem: str, privacy: Request, episodes: int, **options: Any) -> RunSpec:
-    """An agent with a privacy request on instance 0 of a problem. Local users are simulated by counts, which has the same distribution."""
+    """An agent with a privacy request on instance 0 of a problem.
+
+    Local users are simulated by counts, which have the same distribution.
+    """
     counts = True if isinstance(privacy, LocalDP) else None
     return RunSpec(
         agent=agent,
@@ -37,7 +40,8 @@ def with_epsilon(spec: RunSpec, epsilon: float) -> RunSpec:
     return replace(spec, privacy=kind(epsilon, spec.privacy.delta))
 
 
-def said(spec: RunSpec) -> str:
+def setting_text(spec: RunSpec) -> str:
+    """The calibration, the guarantee, the problem and the users, as the page has them."""
     how = dict(spec.options).get("calibration")
     promise = "no privacy" if isinstance(spec.privacy, NoPrivacy) else str(spec.privacy)
     return f"{how or 'tight'}, {promise}, {spec.problem}, {spec.episodes:,} users"
@@ -51,7 +55,8 @@ def promised_epsilon(spec: RunSpec) -> float:
 def curves(spec: RunSpec, seeds: Sequence[int]) -> tuple[Array, Array]:
     """Numbers of users [point], and the exact regret until then [seed, point]."""
     choice = ProblemChoice(spec.problem)
-    spec.ready(make_problem(choice), seeds[0])  # what is refused raises its own error here
+    # A run that is refused raises its own error here.
+    spec.ready(make_problem(choice), seeds[0])
     results = list(run_cells((Cell(spec, choice, seed) for seed in seeds), workers=1).values())
     for result in results:
         if result["status"] != "done":
@@ -74,7 +79,10 @@ def at_random(spec: RunSpec) -> float:
 
 
 def measured(spec: RunSpec, seeds: Sequence[int]) -> Measurement:
-    """One line of a table of algorithms; it says so if the paper's constants are refused because they do not give the guarantee."""
+    """One line of a table of algorithms.
+
+    If the paper's constants are refused because they do not give the guarantee, the line says so.
+    """
     idle = (
         "doing nothing"
         if hasattr(make_problem(ProblemChoice(spec.problem)), "A")
@@ -85,8 +93,9 @@ def measured(spec: RunSpec, seeds: Sequence[int]) -> Measurement:
         epsilon = None if isinstance(spec.privacy, NoPrivacy) else promised_epsilon(spec)
     except PromiseBroken as refused:
         return Measurement(
-            f"{said(spec)}: refused, {refused}", None, "regret", math.nan, None, beside
+            f"{setting_text(spec)}: refused, {refused}", None, "regret", math.nan, None, beside
         )
-    found = regrets(spec, seeds)
-    error = float(found.std(ddof=1) / math.sqrt(len(found))) if len(found) > 1 else None
-    return Measurement(said(spec), epsilon, "regret", float(found.mean()), error, beside)
+    samples = regrets(spec, seeds)
+    error = float(samples.std(ddof=1) / math.sqrt(len(samples))) if len(samples) > 1 else None
+    mean = float(samples.mean())
+    return Measurement(setting_text(spec), epsilon, "regret", mean, error, beside)

@@ -1,4 +1,7 @@
-"""The text of claims and errata, which TOML files beside the code hold. A computation finds its text by a key."""
+"""The text of claims and errata, which stands in TOML files beside the code.
+
+A computation finds its text by a key.
+"""
 
 import string
 import tomllib
@@ -9,7 +12,10 @@ from papers.findings import Claim, Erratum, Holds, Numbers
 
 
 class Texts:
-    """The entries of one TOML file. A {name} in an entry is replaced by the value of this name that the computation gives."""
+    """The entries of one TOML file.
+
+    The computation gives values by name, and each {name} in an entry is replaced by its value.
+    """
 
     def __init__(self, file: Path) -> None:
         self._file = file

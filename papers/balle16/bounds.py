@@ -13,7 +13,7 @@ from papers.balle16.search import neighbours
 
 
 def main_text(epsilon: float, delta: float, dimension: int) -> tuple[float, float]:
-    """(alpha, beta) of [Balle16, Lemma 1], refused nowhere."""
+    """(alpha, beta) of [Balle16, Lemma 1], for any epsilon and delta."""
     log = math.log(2 / delta)
     return 5 * math.sqrt(2 * log) / epsilon, epsilon / (4 * (dimension + log))
 
@@ -28,16 +28,17 @@ def true_epsilon(alpha: float, beta: float, delta: float, dimension: int) -> flo
     """The smallest epsilon for which noise alpha S(x) is (epsilon, delta)-DP."""
     if smooth_delta(0.0, alpha, beta, dimension) <= delta:
         return 0.0
-    low, high = 0.0, 1.0
+    low = 0.0
+    high = 1.0
     while smooth_delta(high, alpha, beta, dimension) > delta:
-        low, high = high, 2 * high
+        low = high
+        high = 2 * high
     for _ in range(40):
         middle = (low + high) / 2
-        low, high = (
-            (low, middle)
-            if smooth_delta(middle, alpha, beta, dimension) <= delta
-            else (middle, high)
-        )
+        if smooth_delta(middle, alpha, beta, dimension) <= delta:
+            high = middle
+        else:
+            low = middle
     return high
 
 
@@ -48,12 +49,17 @@ def first_failure(delta: float, dimension: int) -> float:
     def fails(epsilon: float) -> bool:
         return smooth_delta(epsilon, *main_text(epsilon, delta, dimension), dimension) > delta
 
-    low, high = 1.0, 2.0
+    low = 1.0
+    high = 2.0
     while not fails(high):
-        low, high = high, 1.2 * high
+        low = high
+        high = 1.2 * high
     while high / low > 1.001:
         middle = math.sqrt(low * high)
-        low, high = (low, middle) if fails(middle) else (middle, high)
+        if fails(middle):
+            high = middle
+        else:
+            low = middle
     return high
 
 
@@ -83,7 +89,10 @@ def binomial(m: int, p: float) -> tuple[Array, Array]:
 
 
 def lemma_12(m: int, p: float, beta: float) -> tuple[float, float, float]:
-    """E max_k e^(-k beta)/max(|X_s| - k, 1)^2: (exactly, as bounded, as bounded with e^beta for e^2 beta^2/4)."""
+    """E max_k e^(-k beta)/max(|X_s| - k, 1)^2, and two bounds on it.
+
+    The first bound is the paper's. The second one has e^beta in place of e^2 beta^2/4.
+    """
     k, weights = binomial(m, p)
     exact = float(
         weights @ np.maximum(1 / np.maximum(k, 1) ** 2, np.exp(-beta * np.maximum(k - 1, 0)))
@@ -96,16 +105,21 @@ def lemma_12(m: int, p: float, beta: float) -> tuple[float, float, float]:
 
 
 def theorem_13(users: int, runs: int = 50) -> tuple[float, float]:
-    """On the chain (table, w = 1, epsilon = delta = .1), in units of alpha^2: (excess risk of DP-LSW, the bound)."""
-    beta, model, rng = main_text(0.1, 0.1, chain.STATES)[1], chain.lsw(), np.random.default_rng(3)
-    drawn = [
+    """The excess risk of DP-LSW and the bound, in units of alpha^2.
+
+    They are for the chain as a table with w = 1 and epsilon = delta = .1.
+    """
+    beta = main_text(0.1, 0.1, chain.STATES)[1]
+    model = chain.lsw()
+    rng = np.random.default_rng(3)
+    squared_sensitivities = [
         model.smooth_sensitivity(counts, users, beta, printed=True) ** 2
         for counts in _chain_counts(users, chain.STATES, runs, rng)
     ]
     bound = sum(
         _bounded(users, float(p), math.e**2 * beta**2 / 4, beta) for p in chain.STARTS["uniform"]
     )
-    return chain.STATES * float(np.mean(drawn)), chain.STATES * bound
+    return chain.STATES * float(np.mean(squared_sensitivities)), chain.STATES * bound
 
 
 def _bounded(m: int, p: float, factor: float, beta: float) -> float:
@@ -114,7 +128,8 @@ def _bounded(m: int, p: float, factor: float, beta: float) -> float:
 
 def lemma_17(a: float, b: float, m: float) -> tuple[float, float]:
     """max of e^(-2bx)(a + x) over [0, m - a]: (true, printed)."""
-    interior, end = math.exp(2 * a * b - 1) / (2 * b), m * math.exp(-2 * b * (m - a))
+    interior = math.exp(2 * a * b - 1) / (2 * b)
+    end = m * math.exp(-2 * b * (m - a))
     true = a if 2 * a * b >= 1 else end if 2 * m * b <= 1 else interior
     return true, a if b < a / 2 else end if b > m / 2 else interior
 
@@ -126,11 +141,14 @@ def _chain_counts(users: int, states: int, runs: int, rng: np.random.Generator) 
 
 
 def excess_risk_lsl(users: int, world: str, ridge: float, runs: int = 200) -> float:
-    """Of DP-LSL as printed [Lemma 16], in units of alpha^2: N = 40, table, rho = 1, F_max = 1, epsilon = delta = .1.
+    """The excess risk of DP-LSL with the paper's constants [Lemma 16], in units of alpha^2.
 
-    In the world "chain" everybody who visits a state visits all after it; in the world "apart" everybody visits one.
+    N = 40, table, rho = 1, F_max = 1, epsilon = delta = .1. In the world "chain" a user who visits
+    a state visits all states after it. In the world "apart" each user visits one state.
     """
-    N, rng, beta = chain.STATES, np.random.default_rng(4), main_text(0.1, 0.1, chain.STATES)[1]
+    N = chain.STATES
+    rng = np.random.default_rng(4)
+    beta = main_text(0.1, 0.1, N)[1]
     model = LSL(states=N, ridge=ridge, return_bound=1.0)
     apart = rng.multinomial(users, np.full(N, 1 / N), size=runs).astype(float)
     counts = _chain_counts(users, N, runs, rng) if world == "chain" else apart
@@ -145,10 +163,13 @@ def excess_risk_lsl(users: int, world: str, ridge: float, runs: int = 200) -> fl
 
 def theorem_19(users: int, world: str, ridge: float) -> float:
     """The bound on the same."""
-    N, m, beta = chain.STATES, users, main_text(0.1, 0.1, chain.STATES)[1]
+    N = chain.STATES
+    m = users
+    beta = main_text(0.1, 0.1, N)[1]
     p = chain.STARTS["uniform"] if world == "chain" else np.full(N, 1 / N)
     both = np.minimum.outer(p, p) if world == "chain" else np.diag(p)
-    apart, rare = ~np.eye(N, dtype=np.bool_), 1 / (2 * math.e * beta)
+    apart = ~np.eye(N, dtype=np.bool_)
+    rare = 1 / (2 * math.e * beta)
     one = (
         float(p.sum()) * (N / 2 + 2 * N)
         + ridge / m * N * N
@@ -161,13 +182,21 @@ def theorem_19(users: int, world: str, ridge: float) -> float:
 
 
 def searched(kind: str, rounds: int, *, seed: int = 0) -> tuple[float, float]:
-    """Random neighbours against the smooth sensitivity: (largest move / S, largest |ln S^2 - ln S'^2| / beta); both must be at most 1."""
-    rng, beta, moved, changed = np.random.default_rng(seed), 0.1, 0.0, 0.0
+    """Compare random neighbours with the smooth sensitivity S.
+
+    Return the largest move divided by S, and the largest |ln S^2 - ln S'^2| divided by beta. Both
+    must be at most 1.
+    """
+    rng = np.random.default_rng(seed)
+    beta = 0.1
+    moved = 0.0
+    changed = 0.0
     features = np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 2.0], [1.0, -1.0]])
     for i in range(rounds):
         phi = features if i % 2 else None
         norm = 1.0 if phi is None else float(np.linalg.norm(phi, 2))
-        m, ridge = int(rng.integers(1, 9)), float(norm**2 * rng.choice([1.001, 3.0, 100.0]))
+        m = int(rng.integers(1, 9))
+        ridge = float(norm**2 * rng.choice([1.001, 3.0, 100.0]))
         model = (
             LSW(states=4, features=phi, return_bound=1.0)
             if kind == "w"
@@ -176,8 +205,6 @@ def searched(kind: str, rounds: int, *, seed: int = 0) -> tuple[float, float]:
         pair = neighbours(rng, 4, m, 1.0)
         bounds = [model.smooth_sensitivity(counts, m, beta, printed=True) for counts, _ in pair]
         gap = float(np.linalg.norm(model.solve(*pair[0]) - model.solve(*pair[1])))
-        moved, changed = (
-            max(moved, gap / min(bounds)),
-            max(changed, abs(2 * math.log(bounds[0] / bounds[1])) / beta),
-        )
+        moved = max(moved, gap / min(bounds))
+        changed = max(changed, abs(2 * math.log(bounds[0] / bounds[1])) / beta)
     return moved, changed

@@ -1,10 +1,11 @@
 """The chain of [Balle16, Section 6]: logs of it, and how far estimates are from its values.
 
-The paper gives a reward of 1 when the agent reaches the final, absorbing state, and draws starts from "an initial state distribution".
-Its text leaves open whether the reward belongs to the step into that state or to the step in it, whether that state counts, which
-initial distribution it is, F_max, w, rho and the sizes of batches. Here: the step in the final state pays 1, counts and ends the
-trajectory; starts are uniform, or all in the first state; F_max = 1, the largest return there is
-(R_max / (1 - gamma) = 100 would multiply all noise by 100); w = rho = 1.
+The paper gives a reward of 1 when the agent reaches the final, absorbing state, and draws starts
+from "an initial state distribution". Its text leaves open whether the reward belongs to the step
+into that state or to the step in it, whether that state counts, which initial distribution it is,
+F_max, w, rho and the sizes of batches. We chose the following. The step in the final state pays 1,
+counts and ends the trajectory. Starts are uniform, or all in the first state. F_max = 1 is the
+largest return (R_max / (1 - gamma) = 100 would multiply all noise by 100). w = rho = 1.
 """
 
 import math
@@ -23,14 +24,18 @@ from confide.problems.zoo.tables import chain_values
 from confide.release import DeltaWarning
 from confide.trajectory import LoggedUsers
 
-STATES, DISCOUNT = 40, 0.99
-PROMISE = CentralDP(0.1, 0.1)  # of Fig. 1
+# The settings of Fig. 1.
+STATES = 40
+DISCOUNT = 0.99
+PROMISE = CentralDP(0.1, 0.1)
 VALUES: Array = chain_values(states=STATES, discount=DISCOUNT)
-# Where trajectories start, for which the paper only has "an initial state distribution", and the share of users who visit each state.
+# Where trajectories start, which the paper does not state, and the share of users who visit each
+# state.
 STARTS: dict[str, Array] = {
     "uniform": (np.arange(STATES) + 1) / STATES,
     "first": np.ones(STATES),
 }
+# Trajectories are simulated in blocks of this size. It decides memory, and which numbers are drawn.
 _BLOCK = 20_000
 
 
@@ -43,13 +48,18 @@ def features(group: int) -> Array | None:
 
 
 class ChainLog:
-    """Users of the chain, generated from their seed each time they are read; sums that were computed are cached."""
+    """Users of the chain. They are simulated from their seed whenever they are read.
+
+    Sums over all users are kept, so that several estimators can use them.
+    """
 
     assumptions = (Assumption("simulated-chain", "simulated"),)
     max_trajectories = 1
 
     def __init__(self, users: int, seed: tuple[int, ...], start: str = "uniform") -> None:
-        self.users, self._seed, self._held = users, seed, dict[Any, Bounded]()
+        self.users = users
+        self._seed = seed
+        self._totals = dict[Any, Bounded]()
         self._start = start
 
     def blocks(self) -> Iterator[LoggedUsers]:
@@ -58,20 +68,21 @@ class ChainLog:
             yield _walks(min(_BLOCK, self.users - first), rng, self._start)
 
     def counts(self) -> Array:
-        """How many users visit each state [s]: all from the one where they start."""
+        """How many users visit each state [s]. A user visits all states from the start on."""
         firsts = np.zeros(STATES)
         for block in self.blocks():
             firsts += np.bincount(block.states[block.trajectories[:-1]], minlength=STATES)
         return np.cumsum(firsts)
 
-    def total(self, statistic: Any, *, progress: Any = None) -> Bounded:  # noqa: ARG002 - as logs have it
-        if statistic not in self._held:
+    def total(self, statistic: Any, *, progress: Any = None) -> Bounded:  # noqa: ARG002
+        """The sum over all users. Logs have the argument `progress`, too."""
+        if statistic not in self._totals:
             parts = [statistic.contribution(block) for block in self.blocks()]
             total = parts[0]
             for part in parts[1:]:
                 total = total + part
-            self._held[statistic] = total
-        return self._held[statistic]
+            self._totals[statistic] = total
+        return self._totals[statistic]
 
 
 def _walks(users: int, rng: np.random.Generator, start: str) -> LoggedUsers:
@@ -127,7 +138,7 @@ def released(
 ) -> Array:
     """One private estimate of the values."""
     with warnings.catch_warnings():
-        # delta = .1 is the paper's, and an erratum of its own
+        # The paper has delta = .1, which is entry 10 of the errata.
         warnings.simplefilter("ignore", DeltaWarning)
         values: Array = estimator.release(log, privacy=privacy, rng=rng).values
     return values
@@ -142,8 +153,18 @@ def expected_counts(users: float, start: str = "uniform") -> Array:
     return users * STARTS[start]
 
 
+def expected_lsl(users: float, ridge: float, group: int, start: str = "uniform") -> Array:
+    """The values [s] that LSL tends to, with the true values and the expected counts."""
+    joined = features(group)
+    phi = np.eye(STATES) if joined is None else joined
+    shares = STARTS[start]
+    gram = phi.T @ (shares[:, None] * phi) + ridge / (2 * users) * np.eye(phi.shape[1])
+    values: Array = phi @ np.linalg.solve(gram, phi.T @ (shares * VALUES))
+    return values
+
+
 def mechanism(estimator: DPLSW | DPLSL, promise: CentralDP = PROMISE) -> SmoothGaussian:
-    """What the estimator adds its noise with."""
+    """The mechanism with which the estimator adds noise."""
     dimension = STATES if estimator.features is None else estimator.features.shape[1]
     return SmoothGaussian(promise.epsilon, promise.delta, dimension, estimator.calibration)
 
@@ -151,12 +172,12 @@ def mechanism(estimator: DPLSW | DPLSL, promise: CentralDP = PROMISE) -> SmoothG
 def noise_std(
     estimator: DPLSW | DPLSL, users: float, promise: CentralDP = PROMISE, start: str = "uniform"
 ) -> float:
-    """alpha S at the expected counts: what is added to every parameter when nothing is unusual."""
-    made = mechanism(estimator, promise)
+    """The standard deviation of the noise on each parameter, alpha S, at the expected counts."""
+    noise = mechanism(estimator, promise)
     smooth = estimator.smooth_sensitivity(
         expected_counts(users, start),
         math.ceil(users),
-        made.beta,
+        noise.beta,
         printed=estimator.calibration == "paper",
     )
-    return made.alpha * smooth
+    return noise.alpha * smooth

@@ -32,14 +32,16 @@ CLAIMS = Texts(Path(__file__).with_name("claims.toml"))
 SETTINGS = ((0.1, 0.1, 40), (0.1, 0.1, 20), (1.0, 1e-5, 40), (5.0, 1e-5, 40), (55.0, 0.1, 1))
 
 
-def reproduce(quick: bool, say: Say, users: int | None = None) -> Reproduction:  # noqa: ARG001
+def reproduce(quick: bool, say: Say, users: int | None = None) -> Reproduction:
+    """Check [Balle16]. `users` limits the trajectories of Fig. 1."""
     say("constants and lemmas")
-    calibrations, tables = (*privacy_claims(), *utility_claims()), (constants(),)
+    calibrations = (*privacy_claims(), *utility_claims())
+    tables = (constants(),)
     say("errata")
-    found = errata()
+    all_errata = errata()
     say("algorithms")
     algorithms = (measured("DP-LSW", quick), measured("DP-LSL", quick))
-    curves = tuple(fig.measure(quick, say, start) for start in chain.STARTS)
+    curves = tuple(fig.measure(quick, say, start, users) for start in chain.STARTS)
     return Reproduction(
         "balle16",
         "[Balle16]",
@@ -48,7 +50,7 @@ def reproduce(quick: bool, say: Say, users: int | None = None) -> Reproduction: 
         calibrations,
         algorithms,
         fig.claims(curves),
-        found,
+        all_errata,
         tables,
         fig.figures(curves),
     )
@@ -80,7 +82,10 @@ def constants() -> Table:
         "supplement: alpha, beta",
         "ours: alpha, beta",
     )
-    note = "True epsilon 0: the two distributions are closer than delta in total variation. Ours: half the largest beta, the least alpha."
+    note = (
+        "A true epsilon of 0 means that the two distributions are closer than delta in total "
+        "variation. Ours has half the largest beta and the least alpha."
+    )
     return Table("Lemma 1: the privacy of its noise, computed exactly", headings, tuple(rows), note)
 
 
@@ -88,14 +93,16 @@ def privacy_claims() -> tuple[Claim, ...]:
     epsilon, delta, d = SETTINGS[0]
     alpha, beta = main_text(epsilon, delta, d)
     true = smooth_delta(epsilon, alpha, beta, d)
-    enough, fails = smooth_alpha(epsilon, delta, beta, d), first_failure(0.1, 1)
+    enough = smooth_alpha(epsilon, delta, beta, d)
+    fails = first_failure(0.1, 1)
     worst = max(
         smooth_delta(e, *supplement(e, q, n), n) / q
         for e in (0.1, 1.0, 5.0)
         for q in (0.1, 1e-5)
         for n in (1, 40)
     )
-    lsw, lsl = searched("w", 600), searched("l", 600)
+    lsw = searched("w", 600)
+    lsl = searched("l", 600)
     return (
         CLAIMS.claim(
             "lemma-1-alg-1-alg-2",
@@ -236,8 +243,11 @@ def _expectations() -> Claim:
 
 
 def _rates() -> Claim:
-    """Cor. 12: the excess risk of DP-LSL at lambda = m^a falls at least as fast as the largest of its three terms."""
-    found: dict[str, Any] = {}
+    """Cor. 12: how fast the excess risk of DP-LSL at lambda = m^a falls.
+
+    It must fall at least as fast as the largest of the three terms.
+    """
+    measured_and_stated: dict[str, Any] = {}
     for a in (0.5, 0.75, 1.0):
 
         def risk(m: float, a: float = a) -> float:
@@ -246,22 +256,23 @@ def _rates() -> Claim:
             visits = float(chain.expected_counts(m).sum())
             return float((ridge * chain.STATES / 2 + visits) / m * sigma**2)
 
-        found[f"{a:g}"] = exponent(risk, 1e8), max(-1 - a, -2 * a, 1 - 3 * a)
-    said = "; ".join(
-        f"lambda = m^{a}: {value:.2f}, stated {stated:.2f}" for a, (value, stated) in found.items()
+        measured_and_stated[f"{a:g}"] = exponent(risk, 1e8), max(-1 - a, -2 * a, 1 - 3 * a)
+    exponents = "; ".join(
+        f"lambda = m^{a}: {value:.2f}, stated {stated:.2f}"
+        for a, (value, stated) in measured_and_stated.items()
     )
     return CLAIMS.claim(
         "rates",
-        all(value <= stated + 0.02 for value, stated in found.values()),
-        {a: value for a, (value, _) in found.items()},
-        said=said,
+        all(value <= stated + 0.02 for value, stated in measured_and_stated.values()),
+        {a: value for a, (value, _) in measured_and_stated.items()},
+        exponents=exponents,
     )
 
 
 def measured(name: str, quick: bool) -> Algorithm:
     users, runs = (10_000, 3) if quick else (100_000, 10)
     ridge = 30 * math.sqrt(users)
-    runs_made = []
+    measurements = []
     logs = [chain.ChainLog(users, (9, run)) for run in range(runs)]
     plain = [chain.rmse(chain.lsw().release(log).values) for log in logs]
     for promise in (chain.PROMISE, CentralDP(1.0, 1e-5)):
@@ -269,24 +280,25 @@ def measured(name: str, quick: bool) -> Algorithm:
             estimator: Any = (
                 chain.dp_lsw(calibration) if name == "DP-LSW" else chain.dp_lsl(ridge, calibration)
             )
-            made = chain.mechanism(estimator, promise)
+            noise = chain.mechanism(estimator, promise)
             errors = [
                 chain.rmse(chain.released(estimator, log, np.random.default_rng((run, 8)), promise))
                 for run, log in enumerate(logs)
             ]
-            runs_made.append(
+            measurements.append(
                 Measurement(
                     f"{calibration}, {promise}, chain, {users:,} trajectories"
                     + ("" if name == "DP-LSW" else f", lambda = {ridge:.3g}"),
-                    true_epsilon(made.alpha, made.beta, promise.delta, chain.STATES),
+                    true_epsilon(noise.alpha, noise.beta, promise.delta, chain.STATES),
                     "RMSE",
                     float(np.mean(errors)),
                     float(np.std(errors, ddof=1) / math.sqrt(runs)),
-                    f"LSW {short(float(np.mean(plain)))}, constant 1/2 {chain.constant_error():.3f}",
+                    f"LSW {short(float(np.mean(plain)))}, "
+                    f"constant 1/2 {chain.constant_error():.3f}",
                 )
             )
     locator, place = {
         "DP-LSW": ("Alg. 1", "evaluation/dp_lsw.py: DPLSW"),
         "DP-LSL": ("Alg. 2", "evaluation/dp_lsl.py: DPLSL"),
     }[name]
-    return Algorithm(locator, name, place, tuple(runs_made))
+    return Algorithm(locator, name, place, tuple(measurements))

@@ -1,4 +1,7 @@
-"""The errata of [Balle16], each with the computation that shows it. "Supplement" is the paper's supplementary material."""
+"""The errata of [Balle16], each with the computation that shows it.
+
+"Supplement" is the supplementary material of the paper.
+"""
 
 import itertools
 import math

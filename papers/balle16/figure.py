@@ -10,7 +10,7 @@ import numpy as np
 
 from confide.privacy.bounded import Array
 from papers.balle16 import chain
-from papers.findings import Claim, Figure, Line, Panel, Say, short
+from papers.findings import Claim, Figure, Holds, Line, Panel, Say, short
 from papers.fits import fitted
 from papers.text import Texts
 
@@ -18,35 +18,60 @@ CLAIMS = Texts(Path(__file__).with_name("claims.toml"))
 PAIRS = 2
 GROUPS = (1, 2, 4, 8)
 CALIBRATIONS = ("paper", "tight")
-_MOST = 1e13  # trajectories that a crossing is looked for up to
+# Crossings are searched for up to so many trajectories.
+LARGEST_BATCH = 1e13
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Curves:
-    """Errors [size, run] of every estimator, on the same trajectories; of DP-LSL [ridge, size, run]."""
+    """The errors of all estimators, on the same trajectories.
+
+    Arrays are [size, run], and those of `ridged` are [ridge, size, run]. A group is the number of
+    states that share one value.
+    """
 
     start: str
     sizes: tuple[int, ...]
     ridges: Array
-    plain: dict[tuple[str, int], Array]  # (LSW | LSL, group)
-    noisy: dict[tuple[str, int], Array]  # DP-LSW: (calibration, group)
-    ridged: dict[tuple[str, int], Array]  # DP-LSL: (calibration, group); "none" is LSL
-    # Excess risk with the paper's constants: (DP-LSW | DP-LSL, group), DP-LSL at lambda = 10 sqrt(m).
+    # By name (LSW or LSL, with lambda = sqrt(m)) and group.
+    plain: dict[tuple[str, int], Array]
+    # Of DP-LSW, by calibration and group.
+    noisy: dict[tuple[str, int], Array]
+    # Of DP-LSL, by calibration and group. The calibration "none" is LSL.
+    ridged: dict[tuple[str, int], Array]
+    # Excess risk with the paper's constants, by name (DP-LSW or DP-LSL) and group. DP-LSL has
+    # lambda = 10 sqrt(m).
     risks: dict[tuple[str, int], Array]
 
     def best(self, calibration: str, group: int) -> tuple[Array, Array]:
-        """(errors [size, run], ridges [size]) at the ridge that is best on average, which only somebody who knows the truth can choose."""
-        table = self.ridged[calibration, group]
-        at = table.mean(axis=2).argmin(axis=0)
-        return table[at, np.arange(len(self.sizes))], self.ridges[at]
+        """Errors [size, run] and ridges [size], at the ridge that is best on average.
+
+        Only somebody who knows the true values can choose this ridge.
+        """
+        errors = self.ridged[calibration, group]
+        best_index = errors.mean(axis=2).argmin(axis=0)
+        return errors[best_index, np.arange(len(self.sizes))], self.ridges[best_index]
 
 
-def measure(quick: bool, say: Say, start: str = "uniform") -> Curves:
-    # From the first state trajectories are twice as long, and fewer of them are needed.
-    most = 13 if start == "uniform" else 11
-    sizes = (100, 1_000, 10_000) if quick else tuple(round(10 ** (k / 2)) for k in range(4, most))
-    runs, ridges = (3, np.geomspace(10, 3e6, 7)) if quick else (20, np.geomspace(10, 3e6, 23))
-    shape = len(sizes), runs
+def batch_sizes(quick: bool, start: str, users: int | None = None) -> tuple[int, ...]:
+    """Numbers of trajectories, at most `users` of them."""
+    if quick:
+        sizes: tuple[int, ...] = (100, 1_000, 10_000)
+    else:
+        # Trajectories from the first state are twice as long, and fewer of them are needed.
+        half_powers = range(4, 13 if start == "uniform" else 11)
+        sizes = tuple(round(10 ** (k / 2)) for k in half_powers)
+    if users is None:
+        return sizes
+    return tuple(size for size in sizes if size <= users) or sizes[:1]
+
+
+def measure(quick: bool, say: Say, start: str = "uniform", most_users: int | None = None) -> Curves:
+    """Run all estimators on the same trajectories, for every size and seed."""
+    sizes = batch_sizes(quick, start, most_users)
+    runs = 3 if quick else 20
+    ridges = np.geomspace(10, 3e6, 7 if quick else 23)
+    shape = (len(sizes), runs)
     groups = (1, PAIRS)
     plain = {(name, group): np.empty(shape) for name in ("LSW", "LSL") for group in groups}
     noisy = {(name, group): np.empty(shape) for name in CALIBRATIONS for group in groups}
@@ -84,15 +109,22 @@ def measure(quick: bool, say: Say, start: str = "uniform") -> Curves:
 
 
 def weighted_risk(log: chain.ChainLog, group: int, rng: np.random.Generator) -> float:
-    """J_X^w of a release of DP-LSW minus that of LSW, which is the least: ||Gamma^(1/2) Phi eta||^2 with w = 1."""
+    """J_X^w of a release of DP-LSW minus that of LSW, which is the least.
+
+    It is ||Gamma^(1/2) Phi eta||^2 with w = 1.
+    """
     moved = chain.released(chain.dp_lsw("paper", group), log, rng)
     moved = moved - chain.lsw(group).release(log).values
     return float(moved @ moved)
 
 
 def ridge_risk(log: chain.ChainLog, group: int, rng: np.random.Generator) -> float:
-    """J_X^lambda of a release of DP-LSL minus that of LSL: (1/m) sum_s n_s (phi_s eta)^2 + (lambda/2m) ||eta||^2."""
-    m, ridge = log.users, 10 * math.sqrt(log.users)
+    """J_X^lambda of a release of DP-LSL minus that of LSL.
+
+    It is (1/m) sum_s n_s (phi_s eta)^2 + (lambda/2m) ||eta||^2, with lambda = 10 sqrt(m).
+    """
+    m = log.users
+    ridge = 10 * math.sqrt(m)
     moved = chain.released(chain.dp_lsl(ridge, "paper", group), log, rng)
     moved = moved - chain.lsl(ridge, group).release(log).values
     parameters = moved[::group]
@@ -104,7 +136,8 @@ def excess_risk(users: float, group: int, estimator: str, calibration: str = "pa
 
     ||Gamma^(1/2) Phi||_F^2 sigma^2 for DP-LSW, and Lemma 16 with lambda = 10 sqrt(m) for DP-LSL.
     """
-    d, ridge = chain.STATES // group, 10 * math.sqrt(users)
+    d = chain.STATES // group
+    ridge = 10 * math.sqrt(users)
     if estimator == "DP-LSW":
         return chain.STATES * chain.noise_std(chain.dp_lsw(calibration, group), users) ** 2
     sigma = chain.noise_std(chain.dp_lsl(ridge, calibration, group), users)
@@ -118,11 +151,13 @@ def figures(every: Sequence[Curves]) -> tuple[Figure, ...]:
     return tuple(
         Figure(
             "balle16" if curves.start == "uniform" else f"balle16_{curves.start}",
-            f"Fig. 1 of [Balle16], drawn again; users {words[curves.start]}. RMSE over the states of the chain (dotted: the constant "
-            "1/2), and excess risk, against the number of trajectories m, all measured. Bands are two standard errors. In the third panel "
-            "LSL and DP-LSL are shown at the ridge that minimises the true error, which is unknown in practice; in the first one LSL has "
-            "lambda = sqrt(m), in the last one DP-LSL has lambda = 10 sqrt(m). `paper` has the printed constants; `tight` gives the same "
-            "guarantee with a smaller alpha and a larger beta.",
+            f"Fig. 1 of [Balle16], drawn again; users {words[curves.start]}. The first three "
+            "panels show the RMSE over the states of the chain (dotted: the constant 1/2), and the last "
+            "one the excess risk, all measured. m is the number of trajectories. Bands are two "
+            "standard errors. In the first panel LSL has lambda = sqrt(m). In the third panel LSL "
+            "and DP-LSL have the lambda with the smallest true error, which nobody knows in "
+            "practice. In the last panel DP-LSL has lambda = 10 sqrt(m). `paper` has the paper's "
+            "constants. `tight` gives the same guarantee with a smaller alpha and a larger beta.",
             (_left(curves), _second(curves), _third(curves), _fourth(curves)),
         )
         for curves in every
@@ -188,7 +223,8 @@ def _second(curves: Curves) -> Panel:
 
 
 def _third(curves: Curves) -> Panel:
-    sizes, lines = np.array(curves.sizes, dtype=float), []
+    sizes = np.array(curves.sizes, dtype=float)
+    lines = []
     lines.append(_line("LSW", sizes, curves.plain["LSW", PAIRS], 0))
     lines.append(_line("LSL", sizes, curves.best("none", PAIRS)[0], 1))
     for tone, name in enumerate(CALIBRATIONS, 2):
@@ -208,7 +244,7 @@ def _fourth(curves: Curves) -> Panel:
 
 
 def claims(every: Sequence[Curves]) -> tuple[Claim, ...]:
-    """For a uniform start; where the start decides, both are said."""
+    """The claims for a uniform start. Where the start matters, a claim has both."""
     curves = next(each for each in every if each.start == "uniform")
     return (
         *_without_privacy(curves),
@@ -245,50 +281,14 @@ def _without_privacy(curves: Curves) -> tuple[Claim, ...]:
 
 
 def _with_privacy(curves: Curves) -> tuple[Claim, ...]:
-    error = curves.plain["LSW", 1].mean(axis=1)
-    rate = float(error[-1] * math.sqrt(curves.sizes[-1]))  # LSW's error is rate / sqrt(m)
-    even = {name: crossing(name, lambda m: rate / math.sqrt(m)) for name in CALIBRATIONS}
     useful = {name: crossing(name, lambda _: chain.constant_error()) for name in CALIBRATIONS}
     from_first = {
         name: crossing(name, lambda _: chain.constant_error(), start="first")
         for name in CALIBRATIONS
     }
-    lsl, lsw = curves.best("paper", 1)[0].mean(axis=1), curves.noisy["paper", 1].mean(axis=1)
-    better = [users for users, a, b in zip(curves.sizes, lsl, lsw, strict=True) if a < b]
-    largest = curves.sizes[-1]
     return (
-        CLAIMS.claim(
-            "sec-6-third-plot",
-            even["paper"] < _MOST,
-            {
-                "even_paper": even["paper"],
-                "even_tight": even["tight"],
-                "ratio": float(lsw[-1] / error[-1]),
-            },
-            paper=short(even["paper"]),
-            tight=short(even["tight"]),
-            largest=largest,
-            ratio=short(lsw[-1] / error[-1]),
-            rate=short(rate),
-        ),
-        CLAIMS.claim(
-            "sec-6-third-plot-sizes",
-            bool(lsl[0] < lsw[0]) and (lsw[-1] < lsl[-1] or largest < 10**6),
-            {
-                "dp_lsl_first": float(lsl[0]),
-                "dp_lsw_first": float(lsw[0]),
-                "dp_lsl_last": float(lsl[-1]),
-                "dp_lsw_last": float(lsw[-1]),
-            },
-            last_better=max(better, default=0),
-            largest=largest,
-            lsl_first=short(lsl[0]),
-            lsw_first=short(lsw[0]),
-            smallest_size=curves.sizes[0],
-            lsl_last=short(lsl[-1]),
-            lsw_last=short(lsw[-1]),
-            constant_error=chain.constant_error(),
-        ),
+        _same_solutions(curves),
+        _small_and_large_batches(curves),
         CLAIMS.claim(
             "sec-6-last-lines",
             None,
@@ -298,11 +298,84 @@ def _with_privacy(curves: Curves) -> tuple[Claim, ...]:
                 "first_paper": from_first["paper"],
                 "first_tight": from_first["tight"],
             },
-            paper=short(useful["paper"]),
-            tight=short(useful["tight"]),
-            first_paper=short(from_first["paper"]),
-            first_tight=short(from_first["tight"]),
+            paper=number_of_trajectories(useful["paper"]),
+            tight=number_of_trajectories(useful["tight"]),
+            first_paper=number_of_trajectories(from_first["paper"]),
+            first_tight=number_of_trajectories(from_first["tight"]),
         ),
+    )
+
+
+def _same_solutions(curves: Curves) -> Claim:
+    """How many trajectories DP-LSW needs to be as good as LSW, and DP-LSL as LSL, with pairs."""
+    # With so many trajectories that lambda = 0 is allowed, both tend to the mean of each pair.
+    limit = chain.rmse(chain.expected_lsl(1.0, 0.0, PAIRS, "first"))
+    keys = [(start, name) for start in chain.STARTS for name in CALIBRATIONS]
+    lsw = {
+        (start, name): crossing(name, lambda _: limit, group=PAIRS, start=start)
+        for start, name in keys
+    }
+    lsl = {(start, name): ridge_crossing(name, limit, PAIRS, start) for start, name in keys}
+    # On the table the error of LSW is rate / sqrt(m).
+    last_error = curves.plain["LSW", 1].mean(axis=1)[-1]
+    rate = float(last_error * math.sqrt(curves.sizes[-1]))
+    table = {name: crossing(name, lambda m: rate / math.sqrt(m)) for name in CALIBRATIONS}
+    labels = {
+        "paper": ("uniform", "paper"),
+        "tight": ("uniform", "tight"),
+        "first_paper": ("first", "paper"),
+        "first_tight": ("first", "tight"),
+    }
+    numbers = {
+        **{f"lsw_{label}": lsw[key] for label, key in labels.items()},
+        **{f"lsl_{label}": lsl[key] for label, key in labels.items()},
+        **{f"table_{name}": size for name, size in table.items()},
+    }
+    return CLAIMS.claim(
+        "sec-6-third-plot",
+        max(numbers.values()) < LARGEST_BATCH,
+        numbers,
+        limit=short(limit),
+        rate=short(rate),
+        **{name: number_of_trajectories(size) for name, size in numbers.items()},
+    )
+
+
+def _small_and_large_batches(curves: Curves) -> Claim:
+    """Whether DP-LSL is better with few trajectories and DP-LSW with many, with pairs of states."""
+    lsl = curves.best("paper", PAIRS)[0].mean(axis=1)
+    lsw = curves.noisy["paper", PAIRS].mean(axis=1)
+    sizes_where_lsl_is_better = [
+        users
+        for users, lsl_error, lsw_error in zip(curves.sizes, lsl, lsw, strict=True)
+        if lsl_error < lsw_error
+    ]
+    largest = curves.sizes[-1]
+    holds: Holds
+    if lsw[-1] < lsl[-1]:
+        holds = bool(lsl[0] < lsw[0])
+        large_batches = "DP-LSW has the smaller error at the largest size, as claimed."
+    else:
+        holds = "not tested"
+        large_batches = "So the part about large batches is not tested at these sizes."
+    return CLAIMS.claim(
+        "sec-6-third-plot-sizes",
+        holds,
+        {
+            "dp_lsl_first": float(lsl[0]),
+            "dp_lsw_first": float(lsw[0]),
+            "dp_lsl_last": float(lsl[-1]),
+            "dp_lsw_last": float(lsw[-1]),
+        },
+        last_better=max(sizes_where_lsl_is_better, default=0),
+        largest=largest,
+        lsl_first=short(lsl[0]),
+        lsw_first=short(lsw[0]),
+        smallest_size=curves.sizes[0],
+        lsl_last=short(lsl[-1]),
+        lsw_last=short(lsw[-1]),
+        constant_error=chain.constant_error(),
+        large_batches=large_batches,
     )
 
 
@@ -311,43 +384,89 @@ def crossing(
 ) -> float:
     """The number of trajectories from which the noise of DP-LSW is below an error."""
     estimator = chain.dp_lsw(calibration, group)
-    low, high = 10.0, _MOST
-    while high / low > 1.0001:
+
+    def is_below(users: float) -> bool:
+        return chain.noise_std(estimator, users, start=start) < error(users)
+
+    return first_size(is_below, ratio=1.0001)
+
+
+def ridge_crossing(calibration: str, limit: float, group: int, start: str) -> float:
+    """The number of trajectories from which DP-LSL is at most sqrt(2) times as wrong as a limit.
+
+    At each size it has the best of 40 values of lambda. Its squared error is that of the expected
+    estimate of LSL with this lambda plus the variance of the noise. The factor sqrt(2) means that
+    noise may add as much as the limit itself, as in `crossing`.
+    """
+    target = math.sqrt(2) * limit
+
+    def error(users: float, ridge: float) -> float:
+        bias = chain.rmse(chain.expected_lsl(users, ridge, group, start))
+        noise = chain.noise_std(chain.dp_lsl(ridge, calibration, group), users, start=start)
+        return math.hypot(bias, noise)
+
+    def is_below(users: float) -> bool:
+        ridges = np.geomspace(1, 1e4, 40) * math.sqrt(users)
+        return any(error(users, ridge) <= target for ridge in ridges)
+
+    return first_size(is_below, ratio=1.01)
+
+
+def number_of_trajectories(size: float) -> str:
+    """Three significant digits, with commas up to ten million."""
+    return f"{float(f'{size:.3g}'):,.0f}" if size < 1e7 else short(size)
+
+
+def first_size(is_enough: Callable[[float], bool], ratio: float) -> float:
+    """The number of trajectories from which something is true, up to a ratio."""
+    low = 10.0
+    high = LARGEST_BATCH
+    while high / low > ratio:
         middle = math.sqrt(low * high)
-        noise = chain.noise_std(estimator, middle, start=start)
-        low, high = (low, middle) if noise < error(middle) else (middle, high)
+        if is_enough(middle):
+            high = middle
+        else:
+            low = middle
     return high
 
 
 def _ridges(curves: Curves) -> Claim:
-    """Over all sizes, and over those where something is learned: at the others the best ridge is one that makes the estimate zero."""
-    found, said = {}, []
+    """How the best ridge grows with m, over all sizes and over those where something is learned.
+
+    At the other sizes the best ridge is one that makes the estimate zero.
+    """
+    exponents = {}
+    texts = []
     for name in CALIBRATIONS:
         errors, ridges = curves.best(name, 1)
         over_all = fitted(curves.sizes, ridges[None]).slope
         learned = errors.mean(axis=1) < 0.8 * chain.constant_error(0.0)
         if learned.sum() < 3:
-            said.append(
+            texts.append(
                 f"{name}: exponent {over_all:.2f} over all sizes, and nothing is learned at these"
             )
             continue
         sizes = np.array(curves.sizes)[learned]
-        found[name] = fitted(sizes.tolist(), ridges[None, learned]).slope
-        span = f"from {short(ridges[learned][0])} at m = {sizes[0]:,} to {short(ridges[learned][-1])} at {sizes[-1]:,}"
-        said.append(
-            f"{name}: {span}, exponent {found[name]:.2f}, and {over_all:.2f} over all sizes from {curves.sizes[0]} on"
+        exponents[name] = fitted(sizes.tolist(), ridges[None, learned]).slope
+        first, last = ridges[learned][[0, -1]]
+        texts.append(
+            f"{name}: from {short(first)} at m = {sizes[0]:,} to {short(last)} at {sizes[-1]:,}, "
+            f"exponent {exponents[name]:.2f}, and {over_all:.2f} over all sizes from "
+            f"{curves.sizes[0]} on"
         )
+    agrees = all(abs(value - 0.5) < 0.15 for value in exponents.values())
     return CLAIMS.claim(
         "ridges",
-        all(abs(value - 0.5) < 0.15 for value in found.values()) if found else None,
-        found,
+        agrees if exponents else None,
+        exponents,
         ridges=len(curves.ridges),
-        measured="; ".join(said),
+        measured="; ".join(texts),
     )
 
 
 def _aggregation(curves: Curves) -> tuple[Claim, ...]:
-    users, largest = 1e5, curves.sizes[-1]
+    users = 1e5
+    largest = curves.sizes[-1]
     risks = {
         name: [float(curves.risks[name, group][-1].mean()) for group in GROUPS]
         for name in ("DP-LSW", "DP-LSL")

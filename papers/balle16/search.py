@@ -1,4 +1,4 @@
-"""Neighbouring data sets, at random and with extremes, for searches of [Balle16]'s sensitivities."""
+"""Random neighbouring data sets, some with extreme values, to search [Balle16]'s sensitivities."""
 
 import numpy as np
 
@@ -8,7 +8,10 @@ from confide.privacy.bounded import Array
 def neighbours(
     rng: np.random.Generator, states: int, m: int, top: float
 ) -> list[tuple[Array, Array]]:
-    """Two data sets of m trajectories that differ in one, as visits n_s and sums of returns. Returns are often 0 or `top`."""
+    """Two data sets of m trajectories that differ in one, as visits n_s and sums of returns.
+
+    Returns are often 0 or `top`.
+    """
     visits = rng.random((m + 1, states)) < rng.random()
     returns = rng.choice([0.0, 1.0, rng.random()], (m + 1, states)) * top
     if rng.random() < 0.5:

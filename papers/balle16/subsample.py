@@ -1,4 +1,7 @@
-"""The sanity baseline: publish the plain estimate of a few users chosen at random, without noise."""
+"""A baseline that shows what a large delta allows.
+
+It publishes the plain estimate of a few users, who are chosen at random, without noise.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,13 +29,17 @@ from confide.trajectory import LoggedUsers
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False, repr=False)
 class Subsample(Estimator):
-    """Each user is chosen with probability delta; the average first-visit returns of the chosen ones are published as they are.
+    """Choose each user with probability delta, and publish the mean first-visit returns of these.
 
-    Guarantee: (0, delta)-DP. Who is chosen depends on a user's place in the log and on nothing that users did; with probability 1 - delta a
-    given user is not chosen, and then the output is the same whoever that user is. It protects the rest completely, and the chosen
-    ones not at all: an estimator that does worse under the same delta is of no use, and a delta of 1/m or more protects nobody.
+    Guarantee: (0, delta)-DP. Who is chosen depends on a user's place in the log and on nothing that
+    users did. With probability 1 - delta a given user is not chosen, and then the output is the
+    same whoever that user is. The users who are not chosen are protected completely, and the chosen
+    ones not at all. So an estimator that does worse under the same delta is of no use, and a delta
+    of 1/m or more protects nobody.
 
-    There is no certificate: the guarantee cannot be recomputed from numbers. States that no chosen user visits get return_bound/2.
+    There is no certificate, because the guarantee cannot be recomputed from numbers. States that no
+    chosen user visits get return_bound/2. The name and the number in `identity` are in ledgers and
+    must not change.
     """
 
     lattice: ClassVar[bool] = False
@@ -54,8 +61,10 @@ class Subsample(Estimator):
             return_bound=self.return_bound,
         )
 
-    def counted(self, trajectories: int, steps: int) -> str:  # noqa: ARG002 - whatever the log's cap is
-        return f"only users who are chosen count; {counts_one_trajectory(self.states, self.return_bound, steps)}"
+    def counted(self, trajectories: int, steps: int) -> str:  # noqa: ARG002
+        """What counts of each user, whatever the log's limit on trajectories is."""
+        one_trajectory = counts_one_trajectory(self.states, self.return_bound, steps)
+        return f"only users who are chosen count; {one_trajectory}"
 
     def _statistic(self) -> FirstVisitReturns:
         R = self.return_bound / 2
@@ -74,15 +83,19 @@ class Subsample(Estimator):
         return Estimator.release(self, logs, noise=noise, **more)
 
     def queries(self, logs: LogSource, privacy: Request) -> Sequence[Share]:  # noqa: ARG002
-        """None: no noise is added to a sum."""
+        """There are none, because no noise is added to a sum."""
         if not isinstance(privacy, CentralDP) or privacy.delta == 0:
             raise InvalidParameter(
-                "subsample publishes each user with probability delta: ask for CentralDP with a delta above 0"
+                "subsample publishes each user with probability delta: "
+                "ask for CentralDP with a delta above 0"
             )
         return ()
 
     def answer(self, sums: LogSums) -> ValueEstimate:
-        """Users are read in the log's order, in this process: the choice must not depend on how users fall into blocks."""
+        """Read users in the log's order, in this process.
+
+        The choice must not depend on how users fall into blocks.
+        """
         privacy = sums.privacy
         users, total = self._chosen(sums.logs, privacy.delta, sums.source)  # type: ignore[arg-type]
         delta_warning(users, privacy.delta)
@@ -98,7 +111,8 @@ class Subsample(Estimator):
     def _chosen(
         self, logs: LogSource, share: float, source: FastSource | SecureSource
     ) -> tuple[int, Bounded]:
-        statistic, users = self._statistic(), 0
+        statistic = self._statistic()
+        users = 0
         total = Bounded(np.zeros(statistic.bound.size), statistic.bound, 0)
         for block in logs.blocks():
             chosen = source.uniform(block.count) < share

@@ -1,7 +1,7 @@
 """Assumption 1 of [Chowdhury21], part by part, and how far states and inputs get.
 
-All of it reads the true A and B, so it is for whoever builds a system, not for agents. Privacy rests on none of it: agents enforce their
-bounds.
+The functions here read the true A and B, so they are for somebody who builds a system, and not for
+agents. Privacy does not depend on them, because agents enforce their bounds.
 """
 
 import math
@@ -17,15 +17,19 @@ from confide.problems.stationary import reached_space
 
 Array = npt.NDArray[np.float64]
 
-# a limit that is passed by less than this, relatively, is kept: .6 + 1.2 x .25 + .1 is at most 1
+# A limit counts as kept if it is exceeded by less than this share, because of rounding: .6 + 1.2 x
+# .25 + .1 is at most 1.
 ROUNDING = 1e-9
-STARTS, CLIMBS = 4, 200  # of the search for the farthest point
+# The search for the farthest point has so many starts, and at most so many steps.
+STARTS = 4
+CLIMBS = 200
 
 
 def controllability_margin(A: Array, B: Array) -> float:
-    """Some complex pair this far from (A, B), in the spectral norm, is not controllable, and perhaps a nearer one.
+    """An upper bound on the distance of (A, B) from a complex pair that is not controllable.
 
-    The least sigma_n([A - s I, B]) over the eigenvalues s of A; over all complex s it would be the distance itself.
+    Distances are in the spectral norm. The bound is the least sigma_n([A - s I, B]) over the
+    eigenvalues s of A. Over all complex s it would be the distance itself.
     """
     n = len(A)
     values = np.linalg.eigvals(A)
@@ -41,7 +45,8 @@ def controllability_margin(A: Array, B: Array) -> float:
 class Reach:
     """The largest norm over all users: `attained` can occur, and no user exceeds `bound`.
 
-    Mostly both are the same: of the 3,234 worst cases of `random_lq(0)` to `random_lq(199)` three differ, by 4 % at most.
+    In most cases both are the same. Of the 3,234 worst cases of `random_lq(0)` to `random_lq(199)`
+    three differ, by 4 % at most.
     """
 
     attained: float
@@ -61,24 +66,28 @@ class Reach:
 def farthest(maps: Array) -> Reach:
     """The largest ||sum_j M_j v_j|| over all ||v_j|| <= 1, for M [j, m, n].
 
-    It is the maximum over unit vectors v of f(v) = sum_j ||M_j^T v||, a convex function, so that steps v <- grad f(v) / ||grad f(v)|| only
-    climb: what they come to is attained. A bound is sum_j ||M_j||. Another one, for any l_j > 0, is the root of sum_j l_j times the largest
-    eigenvalue of sum_j M_j M_j^T / l_j (Cauchy-Schwarz); with l_j = ||M_j^T v|| at the maximum it is the maximum, if v is its eigenvector.
+    It is the maximum over unit vectors v of f(v) = sum_j ||M_j^T v||. This function is convex, so
+    steps v <- grad f(v) / ||grad f(v)|| only climb, and the value that they reach is attained. A
+    bound is sum_j ||M_j||. Another bound, for any l_j > 0, is the root of sum_j l_j times the
+    largest eigenvalue of sum_j M_j M_j^T / l_j (Cauchy-Schwarz). With l_j = ||M_j^T v|| at the
+    maximum it is the maximum, if v is its eigenvector.
     """
     if not np.isfinite(maps).all():
         return Reach(math.inf, math.inf)
     sizes = np.linalg.norm(maps, 2, axis=(1, 2))
-    scale, (J, m, n) = float(sizes.max()), maps.shape
+    scale = float(sizes.max())
+    J, m, n = maps.shape
     if scale == 0:
         return Reach(0.0, 0.0)
-    # all M_j^T, one below the other
+    # All M_j^T, one below the other.
     flat = np.ascontiguousarray(maps.transpose(0, 2, 1) / scale).reshape(J * n, m)
     v = np.linalg.eigh(flat.T @ flat)[1][:, -STARTS:]
     height = np.zeros(v.shape[1])
     for _ in range(CLIMBS):
         pulled = (flat @ v).reshape(J, n, -1)
         lengths = np.linalg.norm(pulled, axis=1)
-        before, height = height, lengths.sum(axis=0)
+        before = height
+        height = lengths.sum(axis=0)
         if (height <= before * (1 + 1e-13)).all():
             break
         v = flat.T @ (pulled / np.maximum(lengths, 1e-300)[:, None]).reshape(J * n, -1)
@@ -92,11 +101,18 @@ def farthest(maps: Array) -> Reach:
 
 
 def reach(system: LQSystem, policy: LinearPolicy) -> tuple[tuple[Reach, ...], tuple[Reach, ...]]:
-    """How far x_1, ..., x_{H+1} and u_1, ..., u_H get under linear gains, over all ||x_1|| <= 1 and all noise in its ball."""
-    n, radius = len(system.A), system.noise_radius
-    maps = np.eye(n)[None]  # [j, n, n]: what x_1 and each w so far have become
-    states, inputs = [farthest(maps)], []
-    with np.errstate(over="ignore", invalid="ignore"):  # what grows beyond all numbers is infinite
+    """How far x_1, ..., x_{H+1} and u_1, ..., u_H get under linear gains.
+
+    The worst cases are over all ||x_1|| <= 1 and all noise in its ball.
+    """
+    n = len(system.A)
+    radius = system.noise_radius
+    # The matrices that x_1 and each w so far have been multiplied by.
+    maps = np.eye(n)[None]  # [j, n, n]
+    states = [farthest(maps)]
+    inputs = []
+    # Numbers that are too large become infinite.
+    with np.errstate(over="ignore", invalid="ignore"):
         for K in policy.gains:
             inputs.append(farthest(K @ maps))
             maps = np.concatenate([(system.A + system.B @ K) @ maps, radius * np.eye(n)[None]])
@@ -106,7 +122,11 @@ def reach(system: LQSystem, policy: LinearPolicy) -> tuple[tuple[Reach, ...], tu
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One thing that is assumed, or hoped for: where, in words with its numbers, and whether it holds (None: not decided by the bounds)."""
+    """One part of the assumption or of the lemma.
+
+    It has its place in the paper, a text with its numbers, and whether it holds. None means that the
+    bounds do not decide this.
+    """
 
     where: str
     text: str
@@ -119,26 +139,34 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class LQCheck:
-    """Whether a system satisfies Assumption 1 of [Chowdhury21], and which parts of its Lemma 2 hold for a policy. `str` is the table.
+    """Whether a system satisfies Assumption 1 of [Chowdhury21], and Lemma 2 holds for a policy.
 
-    (a) ||(A, B)||_F <= 1 and (A, B) is controllable. (b) ||A|| <= C_A < 1, ||B|| <= C_B < 1, ||Q|| <= C, ||R|| <= C. (c) ||x_1|| <= 1.
-    (d) The noise is independent, of mean zero, and ||w|| <= C_w < 1. (e) There is a gamma such that C_A + gamma C_B + C_w <= 1.
-    Beside it (1) asks for a positive definite Q.
+    `str` gives a table of all parts. Assumption 1 has these parts:
 
-    Here C_A = ||A||, C_B = ||B||, gamma is the system's `gain_bound`. Lemma 2 says that then ||x_h|| <= 1 and ||u_h|| <= gamma. Both are
-    true of gains with ||K_h|| <= gamma, to which agents project theirs. Of the optimal gains it does not follow: they grow as R gets
-    smaller, and Assumption 1 bounds R from above only.
+    (a) ||(A, B)||_F <= 1 and (A, B) is controllable.
+    (b) ||A|| <= C_A < 1, ||B|| <= C_B < 1, ||Q|| <= C, ||R|| <= C.
+    (c) ||x_1|| <= 1.
+    (d) The noise is independent, of mean zero, and ||w|| <= C_w < 1.
+    (e) There is a gamma such that C_A + gamma C_B + C_w <= 1.
+
+    Equation (1) also asks for a positive definite Q. Here C_A = ||A||, C_B = ||B||, and gamma is the
+    system's `gain_bound`. Lemma 2 says that then ||x_h|| <= 1 and ||u_h|| <= gamma. Both hold for
+    gains with ||K_h|| <= gamma, and agents project their gains to these. They do not follow for the
+    optimal gains, which grow as R gets smaller, because Assumption 1 bounds R from above only.
     """
 
     name: str
-    policy: str  # "the optimal gains", or "the given gains"
+    # "the optimal gains" or "the given gains".
+    policy: str
     assumption: tuple[Part, ...]
     lemma: tuple[Part, ...]
     gain_bound: float
-    largest_gamma: float  # for which (e) holds; negative if there is none
-    gains: tuple[float, ...]  # ||K_h|| of the policy
-    states: tuple[Reach, ...]  # of x_1, ..., x_{H+1} under it
-    inputs: tuple[Reach, ...]  # of u_1, ..., u_H
+    # The largest gamma for which (e) holds; negative if there is none.
+    largest_gamma: float
+    # ||K_h|| of the policy, and how far x_1, ..., x_{H+1} and u_1, ..., u_H get under it.
+    gains: tuple[float, ...]
+    states: tuple[Reach, ...]
+    inputs: tuple[Reach, ...]
 
     @property
     def holds(self) -> bool:
@@ -151,37 +179,42 @@ class LQCheck:
         return max(self.gains) <= self.gain_bound * (1 + ROUNDING)
 
     def __str__(self) -> str:
-        head = f"{self.name}: Assumption 1 of [Chowdhury21] {'holds' if self.holds else 'does not hold'}"
+        verdict = "holds" if self.holds else "does not hold"
+        head = f"{self.name}: Assumption 1 of [Chowdhury21] {verdict}"
         return "\n".join(
             [head, *map(str, self.assumption), f"under {self.policy}", *map(str, self.lemma)]
         )
 
 
 def check(system: LQSystem, policy: LinearPolicy | None = None) -> LQCheck:
-    """By default of the optimal policy. Nothing is sampled: worst cases are over all ||x_1|| <= 1 and all noise in its ball."""
+    """Check a system with a policy, by default the optimal one.
+
+    Nothing is sampled. The worst cases are over all ||x_1|| <= 1 and all noise in its ball.
+    """
     played = system.optimal_policy if policy is None else policy
     expected = (system.horizon, len(system.R), len(system.A))
     if played.gains.shape != expected:
         raise InvalidParameter(
             f"policy must have gains of shape {expected}, got {played.gains.shape}"
         )
-    A, B, gamma, radius = system.A, system.B, system.gain_bound, system.noise_radius
+    A = system.A
+    B = system.B
+    gamma = system.gain_bound
+    radius = system.noise_radius
     a, b, q, r = (float(np.linalg.norm(matrix, 2)) for matrix in (A, B, system.Q, system.R))
     gains = tuple(float(np.linalg.norm(K, 2)) for K in played.gains)
     states, inputs = reach(system, played)
     room = 1 - a - radius
     largest = room / b if b > 0 else math.copysign(math.inf, room)
-    far, strong, words = (
-        _worst(states),
-        _worst(inputs),
-        "the optimal gains" if policy is None else "the given gains",
-    )
+    worst_state = _worst(states)
+    worst_input = _worst(inputs)
+    words = "the optimal gains" if policy is None else "the given gains"
     lemma = (
-        Part("Lemma 2", f"||x_h|| = {far} at worst, at most 1", far.within(1.0)),
+        Part("Lemma 2", f"||x_h|| = {worst_state} at worst, at most 1", worst_state.within(1.0)),
         Part(
             "Lemma 2",
-            f"||u_h|| = {strong} at worst, at most gamma = {gamma:g}",
-            strong.within(gamma),
+            f"||u_h|| = {worst_input} at worst, at most gamma = {gamma:g}",
+            worst_input.within(gamma),
         ),
         Part(
             "gamma",
@@ -194,18 +227,16 @@ def check(system: LQSystem, policy: LinearPolicy | None = None) -> LQCheck:
 
 
 def _dynamics(A: Array, B: Array, a: float, b: float) -> tuple[Part, ...]:
-    size, found, n = (
-        float(np.hypot(np.linalg.norm(A), np.linalg.norm(B))),
-        reached_space(A, B),
-        len(A),
-    )
-    near = f", margin {controllability_margin(A, B):.2g}" if found.dimension == n else ""
+    size = float(np.hypot(np.linalg.norm(A), np.linalg.norm(B)))
+    reached = reached_space(A, B)
+    n = len(A)
+    near = f", margin {controllability_margin(A, B):.2g}" if reached.dimension == n else ""
     return (
         Part("(a)", f"||(A, B)||_F = {size:.4g}, at most 1", size <= 1 + ROUNDING),
         Part(
             "(a)",
-            f"controllable: inputs reach {found.dimension} of {n} dimensions{near}",
-            found.dimension == n,
+            f"controllable: inputs reach {reached.dimension} of {n} dimensions{near}",
+            reached.dimension == n,
         ),
         Part("(b)", f"||A|| = {a:.4g}, below 1", a < 1),
         Part("(b)", f"||B|| = {b:.4g}, below 1", b < 1),

@@ -1,7 +1,9 @@
-"""The constants of [Chowdhury21] as numbers: the exact loss of its noise, its width, and its regret bound with the proof's constants.
+"""The constants of [Chowdhury21] as numbers.
 
-The paper has two counters of printed scales; `control/printed.py` reads them as one joint query. Its "~" in sigma_i^2 is read as an
-equality. D of Lemma 3, which the paper takes for a constant, is H ||Q|| here: doing nothing under ||A|| <= 1 costs no more (erratum 8).
+They are the exact loss of its noise, its width, and its regret bound with the proof's constants.
+The paper has two counters with a scale each, and `control/printed.py` reads them as one joint
+query. Its "~" in sigma_i^2 is read as an equality. D of Lemma 3, which the paper takes for a
+constant, is H ||Q|| here, because doing nothing under ||A|| <= 1 costs no more (erratum 8).
 """
 
 import math
@@ -33,10 +35,10 @@ def constants(
 
 
 def true_loss(privacy: Request, public: LQPublic | None = None) -> GaussianDP:
-    """Of both counters and all releases together, for a user who is replaced."""
-    made = constants(privacy, public).loss(privacy, Tree(K - 1).column_norm(2))
-    assert isinstance(made, GaussianDP)
-    return made
+    """The loss of both counters and all releases together, for a user who is replaced."""
+    loss = constants(privacy, public).loss(privacy, Tree(K - 1).column_norm(2))
+    assert isinstance(loss, GaussianDP)
+    return loss
 
 
 def true_epsilon(privacy: Request) -> float:
@@ -44,42 +46,57 @@ def true_epsilon(privacy: Request) -> float:
 
 
 def printed_norm_epsilon(privacy: Request) -> float:
-    """The same if no more is known of z than the printed ||z|| <= 1 + gamma: sqrt(2) H ((1 + gamma)^2 + s^2)."""
+    """The true epsilon if ||z|| <= 1 + gamma, as the paper prints, is all that is known of z.
+
+    Then the sensitivity is sqrt(2) H ((1 + gamma)^2 + s^2).
+    """
     mu = math.sqrt(2) * 1.5 * privacy.epsilon / math.sqrt(8 * math.log(2 / privacy.delta))
     return gaussian_epsilon(mu, privacy.delta)
 
 
 def first_failure(epsilon_of: Callable[[Request], float], delta: float) -> float:
-    """The nominal epsilon from which the printed noise gives more."""
-    low, high = 1.0, 2.0
+    """The nominal epsilon from which the paper's noise gives more."""
+    low = 1.0
+    high = 2.0
     while epsilon_of(JointDP(high, delta)) <= high:
-        low, high = high, 1.5 * high
+        low = high
+        high = 1.5 * high
     while high / low > 1.001:
         middle = math.sqrt(low * high)
-        low, high = (low, middle) if epsilon_of(JointDP(middle, delta)) > middle else (middle, high)
+        if epsilon_of(JointDP(middle, delta)) > middle:
+            high = middle
+        else:
+            low = middle
     return high
 
 
-def width(made: PrintedControl, S: Array, noise_radius: float, states: int) -> float:
-    """beta_k(alpha) of Lemma 1, of the exact S = Z^T Z as it is printed."""
-    log_det = float(np.linalg.slogdet(np.eye(len(S)) + S / made.lambda_min)[1])
+def width(numbers: PrintedControl, S: Array, noise_radius: float, states: int) -> float:
+    """beta_k(alpha) of Lemma 1, of the exact S = Z^T Z as the paper prints it."""
+    log_det = float(np.linalg.slogdet(np.eye(len(S)) + S / numbers.lambda_min)[1])
     sampling = noise_radius * math.sqrt(2 * math.log(2 / FAILURE) + states * log_det)
-    return sampling + math.sqrt(made.lambda_max) + made.nu
+    return sampling + math.sqrt(numbers.lambda_max) + numbers.nu
 
 
 def regret_bound(
     privacy: Request, episodes: float, public: LQPublic | None = None, *, cost: float | None = None
 ) -> float:
-    """Lemmas 6 to 8 with Claims 1 and 2 as they must read: D for D^2, 4 beta^2 for 2 beta^2, twice for the potential."""
+    """Lemmas 6 to 8 with Claims 1 and 2, corrected.
+
+    They have D for D^2, 4 beta^2 for 2 beta^2, and twice the potential.
+    """
     public = public or oscillator().public
-    n, p, H, gamma = public.states, public.states + public.inputs, public.horizon, public.gain_bound
-    made, C = constants(privacy, public, episodes), float(np.linalg.norm(public.Q, 2))
+    n = public.states
+    p = public.states + public.inputs
+    H = public.horizon
+    gamma = public.gain_bound
+    numbers = constants(privacy, public, episodes)
+    C = float(np.linalg.norm(public.Q, 2))
     D = H * C if cost is None else cost
-    log_det = p * math.log1p(H * episodes * (1 + gamma) ** 2 / (p * made.lambda_min))
+    log_det = p * math.log1p(H * episodes * (1 + gamma) ** 2 / (p * numbers.lambda_min))
     beta = (
         public.noise_radius * math.sqrt(2 * math.log(2 / FAILURE) + n * log_det)
-        + math.sqrt(made.lambda_max)
-        + made.nu
+        + math.sqrt(numbers.lambda_max)
+        + numbers.nu
     )
     model = (
         2
@@ -90,7 +107,8 @@ def regret_bound(
         * (1 + gamma)
         * beta
     )
-    costs, states = 2 * H * (1 + gamma**2) * C, 2 * D
+    costs = 2 * H * (1 + gamma**2) * C
+    states = 2 * D
     martingales = (costs + states) * math.sqrt(2 * episodes * H * math.log(2 / FAILURE))
     return model + martingales
 

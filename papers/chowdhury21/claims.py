@@ -59,7 +59,8 @@ def reproduce(quick: bool, say: Say, users: int | None = None) -> Reproduction:
     return Reproduction(
         "chowdhury21",
         "[Chowdhury21]",
-        "Chowdhury, Zhou, Shroff: Adaptive Control of Differentially Private Linear Quadratic Systems. ISIT 2021; "
+        "Chowdhury, Zhou, Shroff: Adaptive Control of Differentially Private Linear Quadratic "
+        "Systems. ISIT 2021; "
         "Lemmas 2 to 13, Claims 1 and 2 and the Appendix are those of the long version",
         quick,
         calibrations,
@@ -107,8 +108,10 @@ def constants() -> Table:
         "noise / noise needed",
     )
     note = (
-        "K = 1e5, gamma = 1.2, alpha = .1. True epsilon: of both counters and all releases together, for a user who is replaced "
-        "by any other (Assumption 1 is not used), by exact accounting; the width beta_k, which leaks (erratum 5), is not included. "
+        "K = 1e5, gamma = 1.2, alpha = .1. The true epsilon is that of both counters and all "
+        "releases together, by exact accounting, for a user who is replaced by any other "
+        "(Assumption 1 is not used). It does not include the width beta_k, which leaks "
+        "(erratum 5). "
         "Noise needed: for the same joint query through the same tree."
     )
     return Table("Thm. 2 and Thm. 3 in numbers", headings, tuple(rows), note)
@@ -175,7 +178,7 @@ def _lemma_3(growing: Erratum) -> Claim:
 
 
 def _confidence() -> Claim:
-    """Lemma 1 with the printed noise drawn, and the exact Z^T Z in the width as it is printed."""
+    """Lemma 1 with the paper's noise, and the exact Z^T Z in the width, as the paper prints it."""
     system, rng, runs = oscillator(), np.random.default_rng(5), 200
     public, made = system.public, bounds.constants(JointDP(1.0, DELTA), oscillator().public)
     theta = np.concatenate([system.A, system.B], axis=1).T
@@ -246,7 +249,7 @@ def run_all(quick: bool) -> Algorithm:
     promises: tuple[Request, ...] = (JointDP(1.0, DELTA), JointDP(10.0, DELTA), NoPrivacy())
     cases = [case(OURS, PROBLEM, privacy, many) for privacy in promises]
     cases += [replace(one, episodes=few).with_paper_constants() for one in cases]
-    # The largest epsilon at which the printed noise is not refused: the algorithm begins to learn.
+    # The largest epsilon at which the paper's noise is not refused. The algorithm begins to learn.
     cases.append(case(OURS, PROBLEM, JointDP(38.0, DELTA), 10 * few).with_paper_constants())
     cases.append(case(OURS, "thermal", promises[0], many))
     runs = tuple(measured(spec, seeds if spec.episodes == many else seeds[:2]) for spec in cases)
@@ -264,7 +267,10 @@ def run_as_printed(quick: bool, say: Say, users: int | None) -> PaperRuns | str:
 
 
 def measure(quick: bool, say: Say) -> Curves:
-    """Regrets of the tight form by seed: over K at epsilon = 1, over epsilon at the largest K, and of our own controller over K."""
+    """Regrets of the tight form by seed, and of our own controller.
+
+    They are over K at epsilon = 1, and over epsilon at the largest K.
+    """
     say("growth of regret")
     seeds = range(2 if quick else 8)
     users = (10_000, 40_000) if quick else (10_000, 100_000, 1_000_000)
@@ -337,8 +343,9 @@ def figure(printed: PaperRuns | str, curves: Curves) -> Figure:
     )
     return Figure(
         "chowdhury21",
-        "Regret of Private-OFU-RL on the oscillator in the tight form, with the paper's calibration (dashed) and as bounded (dotted), "
-        "against users at epsilon = 1 and against epsilon. Bands are two standard errors.",
+        "Regret of Private-OFU-RL on the oscillator in the tight form, with the paper's constants "
+        "(dashed), and the bound of Thm. 3 (dotted), against users at epsilon = 1 and against "
+        "epsilon. Bands are two standard errors.",
         (
             Panel("users", "users", "regret", tuple(over_K)),
             Panel(

@@ -1,4 +1,7 @@
-"""The errata of [Chowdhury21] in its algorithm, assumptions and privacy, each with the computation that shows it."""
+"""The errata of [Chowdhury21] in its algorithm, assumptions and privacy.
+
+Each has the computation that shows it.
+"""
 
 import math
 from pathlib import Path
@@ -144,7 +147,7 @@ def overshoot() -> Erratum:
 
 
 def leak() -> Erratum:
-    """Two data sets that differ in one user, noises that make their releases equal, and the widths."""
+    """Two data sets that differ in one user, noises that make their releases equal, and widths."""
     system, rng = oscillator(), np.random.default_rng(1)
     public, H = system.public, system.horizon
     made = constants(JointDP(1.0, 1e-5), public)

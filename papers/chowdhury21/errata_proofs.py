@@ -1,4 +1,7 @@
-"""The errata of [Chowdhury21] in its proofs, each with the computation that shows it. "Appendix" is that of the long version."""
+"""The errata of [Chowdhury21] in its proofs, each with the computation that shows it.
+
+"Appendix" is that of the long version.
+"""
 
 import math
 from pathlib import Path

@@ -1,4 +1,7 @@
-"""The errata of [Luyo21] on linear mixtures (Alg. 1 and 3) and in its tools, each with the computation that shows it."""
+"""The errata of [Luyo21] on linear mixtures (Alg. 1 and 3) and in its tools.
+
+Each has the computation that shows it.
+"""
 
 import math
 from pathlib import Path
@@ -92,9 +95,10 @@ def moment_updates() -> Erratum:
 
 
 def largest_l1(d: int, starts: int = 60) -> float:
-    """The largest L1 distance of the upper triangles of x x^T and y y^T over the unit ball, by alternating maximisation.
+    """The largest L1 distance of the upper triangles of x x^T and y y^T over the unit ball.
 
-    For fixed signs S of the difference, <S, x x^T> - <S, y y^T> is largest at the outer eigenvectors of S.
+    The search maximises alternately. For fixed signs S of the difference, <S, x x^T> - <S, y y^T>
+    is largest at the outer eigenvectors of S.
     """
     rng, found = np.random.default_rng(d), 0.0
     upper = np.triu_indices(d)
@@ -131,7 +135,10 @@ def l1_sensitivity() -> Erratum:
 
 
 def _pure_epsilon(d: int) -> float:
-    """Of Laplace noise for L1 sensitivities of 2 H^2, by simple composition over 2 H statistics and K_0 levels, at nominal epsilon = 1."""
+    """The true epsilon of Laplace noise for L1 sensitivities of 2 H^2, at nominal epsilon = 1.
+
+    Composition is simple, over 2 H statistics and K_0 levels.
+    """
     privacy, setting = JointDP(1.0, delta=0.0), MixtureSetting(100_000, 5, d)
     H = setting.horizon
     bound = RegressionRows(setting.steps, d, H, H, nonnegative=True, off_diagonal=MIRRORED)

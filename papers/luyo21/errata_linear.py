@@ -1,4 +1,4 @@
-"""The errata of [Luyo21] on linear MDPs (Alg. 2, App. E), each with the computation that shows it."""
+"""The errata of [Luyo21] on linear MDPs (Alg. 2, App. E), with the computations that show them."""
 
 import math
 from pathlib import Path

@@ -1,4 +1,7 @@
-"""The constants of [Zhou22] as numbers: the exact loss of its noise, and its regret bounds with the proofs' constants."""
+"""The constants of [Zhou22] as numbers.
+
+They are the exact loss of its noise, and its regret bounds with the proofs' constants.
+"""
 
 import math
 
@@ -37,13 +40,14 @@ def constants(
 def true_loss(
     privacy: Request, episodes: int = K, horizon: int = H, d1: int = D1, d2: int = D2
 ) -> GaussianDP:
-    """Of all four kinds of counters over all steps, for a user who is replaced; in units where every noise is sigma_r.
+    """The loss of all four kinds of counters over all steps, for a user who is replaced.
 
-    Mirrored noise has sqrt(2) more than isotropic noise off the diagonal, where the worst pair (two orthogonal features along the axes)
-    does not look: its loss is the same.
+    Units are such that every noise is sigma_r. Mirrored noise has sqrt(2) times more than isotropic
+    noise off the diagonal. The worst pair of users has orthogonal features along the axes, and
+    differs on the diagonal only. So the loss is the same.
     """
     rows = StackedRows(value_steps(horizon), d1, math.sqrt(d1), horizon, d2, 1.0, plain=True)
-    # episode k reads k - 1 users
+    # Episode k reads k - 1 users.
     seen = 1.0 if isinstance(privacy, LocalDP) else Tree(episodes - 1).column_norm(2)
     return GaussianDP(
         rows.sensitivity(Relation.REPLACE)
@@ -57,17 +61,22 @@ def true_epsilon(privacy: Request, horizon: int = H) -> float:
 
 
 def first_failure(delta: float, horizon: int) -> float:
-    """The nominal epsilon from which the printed noise gives more."""
-    low, high = 1.0, 2.0
+    """The nominal epsilon from which the paper's noise gives more."""
+    low = 1.0
+    high = 2.0
 
     def fails(epsilon: float) -> bool:
         return true_epsilon(JointDP(epsilon, delta), horizon) > epsilon
 
     while not fails(high):
-        low, high = high, 1.5 * high
+        low = high
+        high = 1.5 * high
     while high / low > 1.001:
         middle = math.sqrt(low * high)
-        low, high = (low, middle) if fails(middle) else (middle, high)
+        if fails(middle):
+            high = middle
+        else:
+            low = middle
     return high
 
 
@@ -82,7 +91,10 @@ def terms(
     d2: int,
     row_bound: str = ROW_BOUNDS[0],
 ) -> tuple[float, float]:
-    """T_1 and T_2 of the proof of Thm. 4.1. Lemma 11 of Abbasi-Yadkori et al. has L^2 / d in the logarithm, with L = sqrt(d1) H or H."""
+    """T_1 and T_2 of the proof of Thm. 4.1.
+
+    Lemma 11 of Abbasi-Yadkori et al. has L^2 / d in the logarithm, with L = sqrt(d1) H or H.
+    """
     root = math.sqrt(episodes * horizon)
     squared = horizon**2 / (d1 if row_bound == "H" else 1)
     one = (
@@ -110,14 +122,17 @@ def value_bound(
     d2: int | None = None,
     row_bound: str = ROW_BOUNDS[0],
 ) -> float:
-    """[Zhou22, Sec. 7.1]: T_1 + T_2 + T_3 with the constants of Thm. 6.5 (or Remark 6.6), d1 = d2 = d unless d2 is given."""
+    """[Zhou22, Sec. 7.1]: T_1 + T_2 + T_3 with the constants of Thm. 6.5 or Remark 6.6.
+
+    d1 = d2 = d unless d2 is given.
+    """
     other = d if d2 is None else d2
-    made = constants(privacy, episodes, horizon, d, other, row_bound)
+    numbers = constants(privacy, episodes, horizon, d, other, row_bound)
     one, two = terms(
-        made.beta_p,
-        made.beta_r,
-        made.transitions,
-        made.rewards,
+        numbers.beta_p,
+        numbers.beta_r,
+        numbers.transitions,
+        numbers.rewards,
         episodes,
         horizon,
         d,
@@ -132,7 +147,8 @@ def policy_bound(
 ) -> float:
     """[Zhou22, Sec. 8]: the same, and what mirror descent and the larger martingale add.
 
-    T_3 of Sec. 7.1 is counted, too. Sec. 8 does not have it; it is a quarter of the larger martingale.
+    T_3 of Sec. 7.1 is counted, too. Sec. 8 does not have it. It is a quarter of the larger
+    martingale.
     """
     T = episodes * horizon
     more = math.sqrt(2 * horizon**3 * T * math.log(actions)) + 4 * horizon * math.sqrt(
@@ -149,7 +165,11 @@ def tabular_bound(
     horizon: int = H,
     row_bound: str = ROW_BOUNDS[0],
 ) -> float:
-    """The same for a tabular MDP: d1 = S^2 A features of transitions, d2 = S A of rewards (`FeatureMixtureMDP.from_table`)."""
+    """The same for a tabular MDP.
+
+    It has d1 = S^2 A features of transitions and d2 = S A of rewards, as in
+    `FeatureMixtureMDP.from_table`.
+    """
     pairs = states * actions
     return value_bound(privacy, episodes, horizon, states * pairs, d2=pairs, row_bound=row_bound)
 
@@ -157,6 +177,11 @@ def tabular_bound(
 def quoted_bound(
     epsilon: float, episodes: float, states: int, actions: int, horizon: int = H
 ) -> float:
-    """sqrt(S A H^3 T) + S^2 A H^3 / epsilon: what Remark 6.8 quotes of Vietri et al., without constants and logarithms."""
-    S, A, T = states, actions, episodes * horizon
+    """sqrt(S A H^3 T) + S^2 A H^3 / epsilon, without constants and logarithms.
+
+    Remark 6.8 quotes it of Vietri et al.
+    """
+    S = states
+    A = actions
+    T = episodes * horizon
     return math.sqrt(S * A * horizon**3 * T) + S**2 * A * horizon**3 / epsilon

@@ -44,14 +44,15 @@ def reproduce(quick: bool, say: Say, users: int | None = None) -> Reproduction:
         remark_6_8(),
     )
     say("errata")
-    found = errata()
+    all_errata = errata()
     say("algorithms")
     algorithms = run_all(quick)
     curves = {agent: measure(agent, quick, say, users) for agent in _AGENTS}
     return Reproduction(
         "zhou22",
         "[Zhou22]",
-        "Zhou: Differentially Private Reinforcement Learning with Linear Function Approximation. SIGMETRICS 2022",
+        "Zhou: Differentially Private Reinforcement Learning with Linear Function Approximation. "
+        "SIGMETRICS 2022",
         quick,
         calibrations,
         algorithms,
@@ -59,7 +60,7 @@ def reproduce(quick: bool, say: Say, users: int | None = None) -> Reproduction:
             *(claim for agent in _AGENTS for claim in growth(agent, curves[agent])),
             *costs(quick, say),
         ),
-        found,
+        all_errata,
         (constants(), tabular()),
         (figure(curves),),
     )
@@ -96,8 +97,8 @@ def constants() -> Table:
         "noise / noise needed",
     )
     note = (
-        f"{_AT}. Local: Remark 6.9 prints no constants. Noise is added once per user, so m = 1 is our choice. "
-        "True epsilon: with the sensitivities of a user who is replaced."
+        f"{_AT}. For local privacy Remark 6.9 prints no constants. Noise is added once per user, so "
+        "we chose m = 1. The true epsilon has the sensitivities of a user who is replaced."
     )
     return Table("Thm. 6.4, Thm. 6.5 and Lemma 3.1 in numbers", headings, tuple(rows), note)
 
@@ -133,7 +134,7 @@ def privacy_claims() -> tuple[Claim, ...]:
 
 
 def regularity_claims() -> tuple[Claim, ...]:
-    """Assumption 2 for the printed noise, by drawing it: sums of m mirrored matrices, shifted."""
+    """Assumption 2 for the paper's noise, by drawing it: sums of m mirrored matrices, shifted."""
     made, rng, draws = bounds.constants(JointDP(1.0, DELTA)), np.random.default_rng(0), 2000
     m, d, Sigma = made.levels, bounds.D1, made.transitions.lambda_min
     z = math.sqrt(m) * made.sigma_p1 * rng.standard_normal((draws, d, d))
@@ -162,7 +163,10 @@ def rate_claims() -> tuple[Claim, ...]:
 
 
 def _rate(locator: str, bound: Callable[..., float]) -> Claim:
-    """Exponents of a proof's bound around K = 1e100; H counts in T = KH, so that sqrt(T H^4) is H^(5/2) at fixed K."""
+    """Exponents of a proof's bound around K = 1e100.
+
+    H counts in T = KH, so that sqrt(T H^4) is H^(5/2) at fixed K.
+    """
     one, small, far = JointDP(1.0, DELTA), JointDP(1e-6, DELTA), 1e100
     found = (
         exponent(lambda n: bound(one, n), far),
@@ -246,9 +250,10 @@ def tabular() -> Table:
         "(4) with ||phi|| <= H: from K",
     )
     note = (
-        "Remark 6.8, H = 5, epsilon = 1. (4): the proof's bound with its constants for Private-LinOpt-VI, delta = 1e-5, alpha = .1, on a "
-        "tabular MDP as a linear mixture, d2 = S A. The quoted bound of Vietri et al. (delta = 0) has no constants and no logarithms here, "
-        "because Remark 6.8 states none; nobody has compared it with their paper."
+        "Remark 6.8, H = 5, epsilon = 1. Bound (4) is the proof's bound with its constants for "
+        "Private-LinOpt-VI, delta = 1e-5, alpha = .1, on a tabular MDP as a linear mixture, "
+        "d2 = S A. The quoted bound of Vietri et al. (delta = 0) has no constants and no logarithms "
+        "here, because Remark 6.8 states none. Nobody has compared it with their paper."
     )
     return Table("Remark 6.8: regret bounds for tabular MDPs", headings, tuple(rows), note)
 
@@ -424,8 +429,9 @@ def figure(found: dict[str, Measured]) -> Figure:
     )
     return Figure(
         "zhou22",
-        "Regret of [Zhou22]'s algorithms in the tight form, with the paper's calibration (dashed) and as bounded (dotted), "
-        "against users at epsilon = 1 and against epsilon. Bands are two standard errors.",
+        "Regret of [Zhou22]'s algorithms in the tight form, with the paper's constants (dashed), "
+        "and bound (4) (dotted), against users at epsilon = 1 and against epsilon. Bands are two "
+        "standard errors.",
         (
             Panel("users", "users", "regret", tuple(over_K)),
             Panel("privacy", "epsilon", "regret", tuple(over_epsilon)),

@@ -81,7 +81,7 @@ def concentrated() -> Erratum:
 
 
 def features_of_the_past() -> Erratum:
-    """Regress V^j(s') on features made with this episode's values, and on those of the episode it was seen in."""
+    """Regress V^j(s') on features with this episode's values, and on those of episode j."""
     rng, S, d, n = np.random.default_rng(1), 8, 3, 20_000
     kernels, w = rng.dirichlet(np.full(S, 0.3), size=(d, S)), np.array([0.6, 0.3, 0.1])
     P, values = np.einsum("i,isj->sj", w, kernels), rng.random((50, S))
@@ -156,7 +156,10 @@ def squared_norm() -> Erratum:
 
 
 def reward_factor() -> Erratum:
-    """T_1 + T_2 of the proof where both regularizers are alike and large, against the theorem's second term."""
+    """T_1 + T_2 of the proof against the theorem's second term.
+
+    Both regularizers are alike and large.
+    """
     size = Regularity(1e20, 1e20, 0.0)
 
     def proved(H: float) -> float:

@@ -1,4 +1,4 @@
-"""DP-APVI as printed: golden values by hand, the true epsilon, and what it learns with and without noise."""
+"""DP-APVI with the paper's constants: golden values, true epsilon, and what it learns."""
 
 import dataclasses
 import math
@@ -32,15 +32,18 @@ def logged(trajectories, users=None, gaps=None):
     return LoggedUsers(rows[:, 0], np.zeros(len(rows)), ends, users, valid, rows[:, 1], gaps=gaps)
 
 
-# two states, two actions, two steps; in state 1 action 1 pays 1, nothing else does
+# Two states, two actions, two steps. Action 1 in state 1 pays 1, and nothing else pays.
 PAYS = np.array([[0.0, 0.0], [0.0, 1.0]])
 TINY = [[(0, 0), (0, 0)]] * 20 + [[(0, 1), (1, 1)]] * 60 + [[(0, 1), (0, 0)]] * 20
 
 
 def test_without_noise_it_is_pessimistic_value_iteration_on_counts():
-    """By hand. iota = log(2 * 2 * 2 / .1). Last step: (1, 1) is worth 1, without a variance. First step: action 1 in state 0
-    leads to state 1 in 60 of 80 cases, so it is worth 3/4 - sqrt(2) sqrt(3/16 iota / 80); state 1 was never seen
-    there, and is worth nothing."""
+    """Computed by hand, with iota = log(2 * 2 * 2 / .1).
+
+    In the last step (1, 1) is worth 1, without a variance. In the first step action 1 in state 0
+    leads to state 1 in 60 of 80 cases, so it is worth 3/4 - sqrt(2) sqrt(3/16 iota / 80). State 1
+    was never seen there, and is worth nothing.
+    """
     made = DPAPVI(states=2, actions=2, horizon=2, rewards=PAYS)
     plan = made.release(in_memory(logged(TINY)), privacy=confide.NoPrivacy())
     iota = math.log(80)
@@ -53,7 +56,7 @@ def test_without_noise_it_is_pessimistic_value_iteration_on_counts():
 
 
 def test_golden_values_with_known_counts():
-    """By hand, with noisy counts in the place of noise: E as printed at rho of epsilon = 1e6, for a table that has learned."""
+    """Computed by hand for given noisy counts, with the paper's E at rho of epsilon = 1e6."""
     setting = APVISetting(2, 2, 2, 1e6, 1e-6)
     E, iota = setting.threshold, math.log(80)
     assert pytest.approx(4 * math.sqrt(2 * math.log(4 * 2 * 4 * 2 / 0.1) / setting.rho)) == E
@@ -122,7 +125,10 @@ def test_noise_has_the_printed_size():
 
 
 def test_what_counts_of_a_user():
-    """The first trajectory, up to the horizon, before the first gap; a state that does not exist leaves the user out."""
+    """The first trajectory counts, up to the horizon and before the first gap.
+
+    A user with a state that does not exist is left out.
+    """
     statistic = DPAPVI(states=2, actions=2, horizon=2, rewards=PAYS).statistic()
     long, other = [(0, 0), (1, 1), (0, 0), (0, 0)], [(1, 0), (1, 0)]
 

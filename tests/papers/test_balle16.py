@@ -54,7 +54,7 @@ def test_a_wrong_computation_is_not_shown(monkeypatch):
 
 
 def test_the_chain_is_the_paper_s():
-    """Values within 5 standard errors (about .003) of those of dynamic programming, and the expected share of visits."""
+    """Values agree with dynamic programming within 5 standard errors (about .003), and visits."""
     log = chain.ChainLog(20_000, (1,))
     assert chain.rmse(chain.lsw().release(log).values) < 0.003
     counts = sum(
@@ -94,7 +94,7 @@ def test_the_figure_has_every_curve_that_the_text_names_for_both_starts(found):
 
 
 def test_excess_risk_is_that_of_the_objectives():
-    """Against J_X written out [Balle16, (7), (11)]: LSW and LSL minimise it, and the risk is what the noise adds."""
+    """J_X is written out as in [Balle16, (7), (11)]. LSW and LSL minimise it, and noise adds."""
     users, rng = 300, np.random.default_rng(0)
     log = chain.ChainLog(users, (1,), "uniform")
     counts = log.counts()
@@ -122,6 +122,40 @@ def test_excess_risk_is_that_of_the_objectives():
             plain + 1e-3 * rng.normal() * phi[:, 0]
         )
         assert figure.weighted_risk(log, group, np.random.default_rng(5)) > 0
+
+
+def test_dp_lsw_with_pairs_is_as_good_as_lsw_from_fewer_trajectories(found):
+    """The third panel has pairs of states, where LSW keeps the error of the features."""
+    numbers = next(
+        claim.numbers
+        for claim in found("balle16").empirical
+        if claim.locator == "Sec. 6, third plot" and "lsw_paper" in claim.numbers
+    )
+    assert numbers["lsw_paper"] == pytest.approx(692_000, rel=0.01)
+    assert numbers["lsw_tight"] == pytest.approx(16_600, rel=0.01)
+    assert numbers["lsw_first_paper"] == pytest.approx(76_700, rel=0.01)
+    assert numbers["lsw_first_tight"] == pytest.approx(2_070, rel=0.01)
+    assert numbers["table_paper"] > 1e9
+    # DP-LSL is compared with LSL, and needs more trajectories than DP-LSW.
+    for setting in ("paper", "tight", "first_paper", "first_tight"):
+        assert numbers[f"lsl_{setting}"] > 100 * numbers[f"lsw_{setting}"]
+
+
+def test_the_expected_estimate_of_lsl_is_that_of_a_large_log():
+    users = 20_000
+    ridge = 10 * math.sqrt(users)
+    log = chain.ChainLog(users, (1,))
+    for group in (1, 2):
+        estimate = chain.lsl(ridge, group).release(log).values
+        expected = chain.expected_lsl(users, ridge, group)
+        assert np.abs(estimate - expected).max() < 0.02
+
+
+def test_sizes_of_batches_are_limited_by_users():
+    assert figure.batch_sizes(True, "uniform") == (100, 1_000, 10_000)
+    assert figure.batch_sizes(True, "uniform", 1_000) == (100, 1_000)
+    assert figure.batch_sizes(False, "first", 100_000)[-1] == 100_000
+    assert figure.batch_sizes(False, "uniform")[-1] == 1_000_000
 
 
 def test_from_the_first_state_fewer_trajectories_are_enough():

@@ -39,6 +39,19 @@ def test_bounds_are_increasing_and_cross_what_is_trivial_once():
         assert bound(joint, 1e6) < bound(joint, 1e7)
 
 
+def test_pure_variants_are_all_judged_with_noise_of_the_printed_order():
+    """With enough noise for the guarantee the exponent of d is larger by 1/2 and 1/3 (erratum 4)."""
+    pure = [one for one in luyo21.CONSTANTS if one.pure]
+    assert len(pure) == 3
+    for one in pure:
+        claim = luyo21.rates(one)
+        assert claim.holds is True
+        assert claim.numbers["d"] == pytest.approx(one.exponents[2], abs=0.06)
+        assert claim.numbers["d_enough_noise"] > one.exponents[2] + 0.3
+        assert "of the order that the paper prints" in claim.computed
+        assert "too little for pure differential privacy" in claim.computed
+
+
 def test_local_noise_costs_a_quarter_more_in_the_exponent():
     joint, local = (
         luyo21_bounds.in_episodes(lambda K, p=p: luyo21_bounds.mixture_bound(p, K))

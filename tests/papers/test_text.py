@@ -37,7 +37,8 @@ def test_every_text_has_one_computation_and_every_computation_a_text(folder):
 def test_texts_are_filled_in(tmp_path):
     file = tmp_path / "errata.toml"
     file.write_text(
-        '[one]\nnumber = 3\nlocator = "(1)"\nsays = "a"\ntrue = "b"\ncomputed = "it is {value:.1f}"\n'
+        '[one]\nnumber = 3\nlocator = "(1)"\nsays = "a"\ntrue = "b"\n'
+        'computed = "it is {value:.1f}"\n'
     )
     erratum = Texts(file).erratum("one", True, {"value": 2.0}, value=2.0)
     assert (erratum.number, erratum.computed, erratum.how, erratum.numbers) == (
