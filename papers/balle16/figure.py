@@ -152,10 +152,10 @@ def figures(every: Sequence[Curves]) -> tuple[Figure, ...]:
         Figure(
             "balle16" if curves.start == "uniform" else f"balle16_{curves.start}",
             f"Fig. 1 of [Balle16], drawn again; users {words[curves.start]}. The first three "
-            "panels show the RMSE over the states of the chain (dotted: the constant 1/2), and the last "
-            "one the excess risk, all measured. m is the number of trajectories. Bands are two "
-            "standard errors. In the first panel LSL has lambda = sqrt(m). In the third panel LSL "
-            "and DP-LSL have the lambda with the smallest true error, which nobody knows in "
+            "panels show the RMSE over the states of the chain (dotted: the constant 1/2), and the "
+            "last one the excess risk, all measured. m is the number of trajectories. Bands are "
+            "two standard errors. In the first panel LSL has lambda = sqrt(m). In the third panel "
+            "LSL and DP-LSL have the lambda with the smallest true error, which nobody knows in "
             "practice. In the last panel DP-LSL has lambda = 10 sqrt(m). `paper` has the paper's "
             "constants. `tight` gives the same guarantee with a smaller alpha and a larger beta.",
             (_left(curves), _second(curves), _third(curves), _fourth(curves)),

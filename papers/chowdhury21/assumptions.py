@@ -124,8 +124,8 @@ def reach(system: LQSystem, policy: LinearPolicy) -> tuple[tuple[Reach, ...], tu
 class Part:
     """One part of the assumption or of the lemma.
 
-    It has its place in the paper, a text with its numbers, and whether it holds. None means that the
-    bounds do not decide this.
+    It has its place in the paper, a text with its numbers, and whether it holds. None means that
+    the bounds do not decide this.
     """
 
     where: str
@@ -149,10 +149,10 @@ class LQCheck:
     (d) The noise is independent, of mean zero, and ||w|| <= C_w < 1.
     (e) There is a gamma such that C_A + gamma C_B + C_w <= 1.
 
-    Equation (1) also asks for a positive definite Q. Here C_A = ||A||, C_B = ||B||, and gamma is the
-    system's `gain_bound`. Lemma 2 says that then ||x_h|| <= 1 and ||u_h|| <= gamma. Both hold for
-    gains with ||K_h|| <= gamma, and agents project their gains to these. They do not follow for the
-    optimal gains, which grow as R gets smaller, because Assumption 1 bounds R from above only.
+    Equation (1) also asks for a positive definite Q. Here C_A = ||A||, C_B = ||B||, and gamma is
+    the system's `gain_bound`. Lemma 2 says that then ||x_h|| <= 1 and ||u_h|| <= gamma. Both hold
+    for gains with ||K_h|| <= gamma, and agents project their gains to these. They do not follow for
+    the optimal gains, which grow as R gets smaller, because Assumption 1 bounds R from above only.
     """
 
     name: str

@@ -179,10 +179,10 @@ def constants() -> Table:
     note = (
         f"{_AT}. The true epsilon is that of all releases together, by exact accounting, with the "
         "actual sensitivities of features and values. The noise needed is that for the same "
-        "queries through the same tree, or on the same device. Below 1 the guarantee does not hold. For "
-        "delta = 0 the paper prints orders of growth only. There the constants are ours and follow "
-        "from its proofs with the true L1 sensitivities. The paper states its results for epsilon "
-        "below 1, and epsilon = 1 is the end of that range."
+        "queries through the same tree, or on the same device. Below 1 the guarantee does not "
+        "hold. For delta = 0 the paper prints orders of growth only. There the constants are "
+        "ours and follow from its proofs with the true L1 sensitivities. The paper states its "
+        "results for epsilon below 1, and epsilon = 1 is the end of that range."
     )
     return Table(
         "Noise, shift and width with the paper's constants, and their exact privacy loss",
@@ -211,7 +211,7 @@ def promise(one: Constants) -> Claim:
         locator=one.locator,
         requested="epsilon, 0" if one.pure else "epsilon, delta",
         kind=kind,
-        noise="Laplace noise of the order that the paper prints (the constants are ours)"
+        noise="Laplace noise, of which the paper prints the order only (the constants are ours)"
         if one.pure
         else "the noise of the paper's constants",
         at_delta="" if one.pure else ", delta = 1e-5",

@@ -1,4 +1,4 @@
-"""[QiaoWang22]: offline reinforcement learning with pessimistic value iteration, DP-APVI as printed."""
+"""[QiaoWang22]: offline reinforcement learning with DP-APVI, a pessimistic value iteration."""
 
 from papers.qiao22.apvi import DPAPVI, PessimisticPlan
 from papers.qiao22.printed import APVISetting

@@ -1,4 +1,9 @@
-"""DP-APVI [QiaoWang22]: pessimistic value iteration in a table with steps, from one release of noisy counts."""
+"""DP-APVI [QiaoWang22]: pessimistic value iteration in a tabular MDP, from noisy counts.
+
+A `PessimisticPlan` leaves this file as bytes with the format `confide-apvi/2`, and a ledger stores
+these. The identity of `DPAPVI` (its name, its number and its fields) is in ledgers, too. Both must
+stay as they are. Names of attributes may be changed freely.
+"""
 
 import io
 import json
@@ -33,10 +38,12 @@ _FORMAT = "confide-apvi/2"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PessimisticPlan:
-    """PUBLIC: noisy counts of a table with steps, and what DP-APVI makes of them. The guarantee states the true epsilon.
+    """PUBLIC: noisy counts of a tabular MDP, and the policy that DP-APVI plans from them.
 
-    `policy` has an action for each step and state; `values` [h, s] are the lower values; `penalties` and `visits` [h, s, a]. Where the
-    value is zero, every action is worth nothing after the penalty: nothing is learned there, and the policy takes action 0.
+    The guarantee states the true epsilon. `policy` has an action for each step and state. `values`
+    [h, s] are lower bounds on values. `penalties` and `visits` are [h, s, a]. Where the value is
+    zero, every action is worth nothing after the penalty. Nothing is learned there, and the policy
+    takes action 0.
     """
 
     setting: APVISetting
@@ -45,7 +52,7 @@ class PessimisticPlan:
     totals: Array = field(repr=False)
     guarantee: Guarantee
     certificate: Certificate | None = field(repr=False)
-    found: Pessimistic = field(init=False, repr=False)
+    plan: Pessimistic = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         setting = kind("setting", self.setting, APVISetting)
@@ -62,28 +69,28 @@ class PessimisticPlan:
                 raise InvalidParameter(f"{name} must have shape {expected}, got {values.shape}")
         exact = isinstance(self.guarantee.request, NoPrivacy)
         E = 0.0 if exact else self.setting.threshold
-        object.__setattr__(
-            self, "found", pessimistic(self.setting, self.counts, self.totals, self.rewards, E)
-        )
+        plan = pessimistic(self.setting, self.counts, self.totals, self.rewards, E)
+        object.__setattr__(self, "plan", plan)
 
     def __repr__(self) -> str:
-        return f"PessimisticPlan({100 * self.learned:.3g} % of steps and states learned; {self.guarantee})"
+        learned = f"{100 * self.learned:.3g} % of steps and states learned"
+        return f"PessimisticPlan({learned}; {self.guarantee})"
 
     @property
     def policy(self) -> TabularPolicy:
-        return self.found.policy
+        return self.plan.policy
 
     @property
     def values(self) -> Array:
-        return self.found.values
+        return self.plan.values
 
     @property
     def penalties(self) -> Array:
-        return self.found.penalties
+        return self.plan.penalties
 
     @property
     def visits(self) -> Array:
-        return self.found.visits
+        return self.plan.visits
 
     @property
     def learned(self) -> float:
@@ -91,7 +98,7 @@ class PessimisticPlan:
         return float((self.values > 0).mean())
 
     def to_bytes(self) -> bytes:
-        """Everything in one NumPy archive without pickles: what a ledger stores, and hands out again."""
+        """The plan as a NumPy archive without pickles, which a ledger stores and returns."""
         facts = {
             "format": _FORMAT,
             "setting": asdict(self.setting),
@@ -100,20 +107,20 @@ class PessimisticPlan:
         }
         buffer = io.BytesIO()
         arrays = {"rewards": self.rewards, "counts": self.counts, "totals": self.totals}
-        np.savez(buffer, facts=np.array(json.dumps(facts, allow_nan=False)), **arrays)  # type: ignore[arg-type]
+        document = np.array(json.dumps(facts, allow_nan=False))
+        np.savez(buffer, facts=document, **arrays)  # type: ignore[arg-type]
         return buffer.getvalue()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "PessimisticPlan":
         try:
             with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-                facts, held = (
-                    json.loads(str(archive["facts"])),
-                    [archive[name] for name in ("rewards", "counts", "totals")],
-                )
+                facts = json.loads(str(archive["facts"]))
+                arrays = [archive[name] for name in ("rewards", "counts", "totals")]
             if facts["format"] != _FORMAT:
                 raise StateError(
-                    f"the plan has format {facts['format']}, this version of confide reads {_FORMAT}"
+                    f"the plan has format {facts['format']}, "
+                    f"this version of confide reads {_FORMAT}"
                 )
             setting = APVISetting(**facts["setting"])
             support = steps_of(setting.states, setting.actions, setting.horizon)
@@ -124,11 +131,11 @@ class PessimisticPlan:
             )
             if any(
                 a.shape != shape or a.dtype != np.float64 or not np.isfinite(a).all()
-                for a, shape in zip(held, shapes, strict=True)
+                for a, shape in zip(arrays, shapes, strict=True)
             ):
                 raise ValueError
             certificate = Certificate(facts["certificate"]) if facts["certificate"] else None
-            rewards, counts, totals = held
+            rewards, counts, totals = arrays
             return cls(
                 setting,
                 rewards,
@@ -145,16 +152,23 @@ class PessimisticPlan:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False, repr=False)
 class DPAPVI(LogQuestion[PessimisticPlan]):
-    """DP-APVI as printed: noise of variance 2 H / rho on all counts n(h, s, a) and n(h, s, a, s'), made consistent, then pessimism.
+    """DP-APVI with the paper's constants.
 
-    Guarantee: all that a `PessimisticPlan` holds satisfies `privacy` for each user, whatever the data are, with the smaller epsilon that
-    its guarantee states: the printed conversion to rho is loose. `calibration="tight"` has the least Gaussian noise of the promise under
-    "replace", and everything else as printed. Under "null" the noise is the same, and its loss smaller by sqrt(2).
+    All counts n(h, s, a) and n(h, s, a, s') get noise of variance 2 H / rho. Then they are made
+    consistent, and a pessimistic policy is planned from them.
 
-    Reference: [QiaoWang22], equations (2), (3), (5) and Algorithm 1, read in the main text. Users' first trajectories count, up to step
-    `horizon`. `rewards` [h, s, a], [s, a] or [s] are public, in [0, 1]. Not as printed: what step H leads to is not in a log, so that
-    its rows have one cell for the sum; C > 1 is 1, which makes no difference. `failure` is the probability with which the theorem may
-    fail. Without noise (`NoPrivacy`) E = 0, and the rest is APVI without its term of lower order.
+    Guarantee: all that a `PessimisticPlan` holds satisfies `privacy` for each user, whatever the
+    data are. The guarantee states a smaller epsilon than requested, because the paper's conversion
+    to rho is loose. `calibration="tight"` has the least Gaussian noise for the request under
+    "replace", and everything else as in the paper. Under "null" the noise is the same, and its loss
+    is smaller by sqrt(2).
+
+    Reference: [QiaoWang22], equations (2), (3), (5) and Algorithm 1 of the main text. The first
+    trajectory of each user counts, up to step `horizon`. `rewards` [h, s, a], [s, a] or [s] are
+    public, in [0, 1]. `failure` is the probability with which the theorem may fail. Two things
+    differ from the paper. A log does not have the state that follows step H, so the rows of this
+    step have one cell for the sum. The paper's C > 1 is 1, which makes no difference. Without noise
+    (`NoPrivacy`) E = 0, and the rest is APVI without its term of lower order.
     """
 
     gaussian: ClassVar[bool] = True
@@ -188,7 +202,10 @@ class DPAPVI(LogQuestion[PessimisticPlan]):
         )
 
     def setting(self, privacy: Request) -> APVISetting:
-        """The printed constants for a promise; without privacy those that do not depend on noise are of use."""
+        """The paper's constants for a request.
+
+        Without privacy only those constants are used that do not depend on noise.
+        """
         check_privacy_request(privacy)
         promise = (
             (1.0, 1e-6) if isinstance(privacy, NoPrivacy) else (privacy.epsilon, privacy.delta)
@@ -200,14 +217,15 @@ class DPAPVI(LogQuestion[PessimisticPlan]):
         )
 
     def statistic(self) -> StepTransitions:
-        """What is added up over users."""
-        H, support = self.horizon, steps_of(self.states, self.actions, self.horizon)
+        """The statistic that is added up over users."""
+        H = self.horizon
+        support = steps_of(self.states, self.actions, H)
         bound = RootCounts(support.cells, support.pairs, starts=0, transitions=H, total_weight=1.0)
         counted = RootTransitions(bound, support, self.states * H, longest=H + 1)
         return StepTransitions(counted, self.states, H)
 
     def loss(self, privacy: Request) -> Loss:
-        """What a release is charged to a ledger: the true loss of the noise."""
+        """The true loss of the noise, which a ledger charges for a release."""
         if isinstance(check_privacy_request(privacy), NoPrivacy):
             return NO_PRIVACY
         bound = self.statistic().bound
@@ -226,7 +244,10 @@ class DPAPVI(LogQuestion[PessimisticPlan]):
         released = sums.release(statistic)
         counts, _, totals, _, _ = statistic.bound.unpack(released.values)
         rewards: Array = self.rewards  # type: ignore[assignment]
-        subject = f"a policy by DP-APVI, {self.states} states, {self.actions} actions, {self.horizon} steps"
+        subject = (
+            f"a policy by DP-APVI, {self.states} states, {self.actions} actions, "
+            f"{self.horizon} steps"
+        )
         return PessimisticPlan(
             self.setting(sums.privacy),
             rewards,
@@ -240,7 +261,8 @@ class DPAPVI(LogQuestion[PessimisticPlan]):
         return PessimisticPlan.from_bytes(data)
 
     def counted(self, trajectories: int, steps: int) -> str:  # noqa: ARG002
-        return f"the first trajectory of each user is used, and its first {min(steps, self.horizon):,} steps"
+        used = min(steps, self.horizon)
+        return f"the first trajectory of each user is used, and its first {used:,} steps"
 
     def warnings(self, answer: PessimisticPlan) -> list[ConfideWarning]:
         if answer.learned > 0:
@@ -248,7 +270,8 @@ class DPAPVI(LogQuestion[PessimisticPlan]):
         users = answer.setting.users_to_start()
         return [
             ConfideWarning(
-                f"nothing is learned: with even states and actions the printed penalty is above every value up to {users:.2g} users"
+                "nothing is learned: with even states and actions the printed penalty is above "
+                f"every value up to {users:.2g} users"
             )
         ]
 

@@ -1,4 +1,7 @@
-"""Counts of transitions per step, for a table with a horizon. PRIVATE until a privatizer has added noise."""
+"""Counts of transitions per step, for a tabular MDP with a horizon.
+
+They are PRIVATE until a privatizer has added noise.
+"""
 
 from dataclasses import dataclass
 
@@ -15,11 +18,12 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepTransitions:
-    """Counts (h, s, a, s') of each user's first trajectory, up to step H: state s at step h is number h S + s of `counted`.
+    """Counts (h, s, a, s') of each user's first trajectory, up to step H.
 
-    A user is in each row at most once, so root weights are one. What the trajectory's step H led to is not logged: that row leads to the
-    number H S, and a row before it that ends the trajectory does not count. Nothing counts after a gap, because the step is not known.
-    A user with a state that does not exist in these rows contributes zero.
+    State s at step h is number h S + s of `counted`. A user is in each row at most once, so root
+    weights are one. A log does not have the state after step H, so that row leads to the number
+    H S. An earlier row that ends the trajectory does not count. Nothing counts after a gap, because
+    the step is not known. A user with a state that does not exist contributes zero.
     """
 
     counted: RootTransitions
@@ -50,7 +54,10 @@ class StepTransitions:
 
 
 def _first_rows(users: LoggedUsers, horizon: int) -> tuple[Ints, Ints]:
-    """The rows of each user's first trajectory, up to the horizon and before the first gap, and where each user's begin [user + 1]."""
+    """The rows of each user's first trajectory, and where those of each user begin [user + 1].
+
+    The rows end at the horizon or before the first gap.
+    """
     some = np.diff(users.users) > 0
     one = np.where(some, users.users[:-1], 0)
     begin = (

@@ -97,8 +97,8 @@ def constants() -> Table:
         "noise / noise needed",
     )
     note = (
-        f"{_AT}. For local privacy Remark 6.9 prints no constants. Noise is added once per user, so "
-        "we chose m = 1. The true epsilon has the sensitivities of a user who is replaced."
+        f"{_AT}. For local privacy Remark 6.9 prints no constants. Noise is added once per user, "
+        "so we chose m = 1. The true epsilon has the sensitivities of a user who is replaced."
     )
     return Table("Thm. 6.4, Thm. 6.5 and Lemma 3.1 in numbers", headings, tuple(rows), note)
 
@@ -252,8 +252,8 @@ def tabular() -> Table:
     note = (
         "Remark 6.8, H = 5, epsilon = 1. Bound (4) is the proof's bound with its constants for "
         "Private-LinOpt-VI, delta = 1e-5, alpha = .1, on a tabular MDP as a linear mixture, "
-        "d2 = S A. The quoted bound of Vietri et al. (delta = 0) has no constants and no logarithms "
-        "here, because Remark 6.8 states none. Nobody has compared it with their paper."
+        "d2 = S A. The quoted bound of Vietri et al. (delta = 0) has no constants and no "
+        "logarithms here, because Remark 6.8 states none. Nobody has compared it with their paper."
     )
     return Table("Remark 6.8: regret bounds for tabular MDPs", headings, tuple(rows), note)
 

@@ -40,7 +40,7 @@ def test_bounds_are_increasing_and_cross_what_is_trivial_once():
 
 
 def test_pure_variants_are_all_judged_with_noise_of_the_printed_order():
-    """With enough noise for the guarantee the exponent of d is larger by 1/2 and 1/3 (erratum 4)."""
+    """With enough noise for the guarantee the exponent of d grows by 1/2 or 1/3 (erratum 4)."""
     pure = [one for one in luyo21.CONSTANTS if one.pure]
     assert len(pure) == 3
     for one in pure:

@@ -23,7 +23,7 @@ def test_golden_values():
 
 @pytest.mark.parametrize(("nominal", "true", "excess"), [(1.0, 0.776, 1.27), (10.0, 8.70, 1.12)])
 def test_the_true_epsilon_is_below_the_nominal_one(nominal, true, excess):
-    """The paper's conversion to rho is loose. The tight one needs 1.27 and 1.12 times less noise."""
+    """The paper's conversion to rho is loose. The tight one needs less noise by this factor."""
     paper, tight = (
         APVISetting(36, 4, 20, nominal, calibration=kind) for kind in ("paper", "tight")
     )
@@ -33,7 +33,7 @@ def test_the_true_epsilon_is_below_the_nominal_one(nominal, true, excess):
 
 
 def test_the_noise_is_for_the_sensitivity_of_both_kinds_of_counts():
-    """A user visits a row of a step once, so root counts with totals of weight 1 have this bound."""
+    """A user visits a row once, so the bound is that of root counts with totals of weight 1."""
     setting = APVISetting(states=3, actions=2, horizon=5)
     bound = RootCounts(
         cells=5 * 3 * 2 * 3, rows=5 * 3 * 2, starts=0, transitions=5, total_weight=1.0
