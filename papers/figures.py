@@ -41,7 +41,8 @@ def _chart(panel: Panel) -> Chart:
 
 def _series(line: Line) -> Series:
     look = Look(line.tone, line.dash)
-    x, y = np.array(line.x), np.array(line.y)
+    x = np.array(line.x)
+    y = np.array(line.y)
     width = 1.2 if look.tone is None else 1.5
     if line.error is None:
         return Series(line.label, look, x, y, width=width)

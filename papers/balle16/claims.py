@@ -140,7 +140,8 @@ def utility_claims() -> tuple[Claim, ...]:
         exponent(lambda m: fig.excess_risk(m, 1, "DP-LSW"), m, factor=factor)
         for m, factor in ((1e4, 1e2), (1e8, 1e3))
     )
-    chain_risk, chain_bound = excess_risk_lsl(100, "chain", 2.0), theorem_19(100, "chain", 2.0)
+    chain_risk = excess_risk_lsl(100, "chain", 2.0)
+    chain_bound = theorem_19(100, "chain", 2.0)
     return (
         _excess_risk_identities(),
         _expectations(),
@@ -173,9 +174,15 @@ def utility_claims() -> tuple[Claim, ...]:
 
 def _excess_risk_identities() -> Claim:
     """Lemmas 9 and 16 of the supplement, by drawing the noise."""
-    rng, runs, sigma, ridge, m = np.random.default_rng(2), 100_000, 0.3, 5.0, 50
-    counts, returns = rng.integers(1, m, 6).astype(float), rng.random(6) * 10
-    Phi, eta = rng.normal(size=(6, 3)), sigma * rng.standard_normal((runs, 3))
+    rng = np.random.default_rng(2)
+    runs = 100_000
+    sigma = 0.3
+    ridge = 5.0
+    m = 50
+    counts = rng.integers(1, m, 6).astype(float)
+    returns = rng.random(6) * 10
+    Phi = rng.normal(size=(6, 3))
+    eta = sigma * rng.standard_normal((runs, 3))
     ratios = []
     for gram, offset, expected in (
         (Phi.T @ Phi, Phi.T @ (returns / counts), float(np.square(Phi).sum()) * sigma**2),
@@ -204,7 +211,8 @@ def _excess_risk_identities() -> Claim:
 
 def _expectations() -> Claim:
     """Lemmas 11 and 18, by summing over all outcomes."""
-    m, p = 12, 0.3
+    m = 12
+    p = 0.3
     k, weights = binomial(m, p)
     first = float(weights @ (1 / (k + 1))) / ((1 - (1 - p) ** (m + 1)) / (p * (m + 1)))
     tail = (
@@ -214,7 +222,9 @@ def _expectations() -> Claim:
     )
     second = float(weights[1:] @ (1 / k[1:] ** 2)) / (6 / (p * (m + 1)) * tail)
     both, one, other = 0.2, 0.3, 0.1  # of s and s', of s alone, of s' alone
-    users, product, alone = 6, 0.0, 0.0
+    users = 6
+    product = 0.0
+    alone = 0.0
     for outcome in itertools.product(range(users + 1), repeat=3):
         a, b, c = outcome
         if a + b + c > users:
@@ -227,7 +237,8 @@ def _expectations() -> Claim:
         )
         product += chance * (a + b) * (a + c)
         alone += chance * (a + b) * (a + c == 0)
-    p_s, p_t = both + one, both + other
+    p_s = both + one
+    p_t = both + other
     stated = users * (users - 1) * p_s * p_t + users * both, users * one * (1 - p_t) ** (users - 1)
     exact = (
         abs(first - 1) < 1e-9

@@ -78,29 +78,35 @@ def lemma_1() -> Erratum:
 
 def min_for_max() -> Erratum:
     """All signatures of a small dataset within distance k, against both formulas."""
-    m, rho, c = 4, np.array([1.0, 0.5, 0.8]), 0.7
+    m = 4
+    rho = np.array([1.0, 0.5, 0.8])
+    c = 0.7
 
     def phi(v: Array) -> float:
         return float((c * np.sqrt(rho @ v) + np.linalg.norm(rho)) ** 2)
 
-    equal, factor = True, 0.0
+    equal = True
+    factor = 0.0
     for v in itertools.product(range(m + 1), repeat=3):
         for k in range(m + 1):
             near = itertools.product(*(range(max(0, n - k), min(m, n + k) + 1) for n in v))
             true = max(phi(np.array(other, dtype=float)) for other in near)
-            least, most = phi(np.minimum(np.array(v) + k, m)), phi(np.maximum(np.array(v) + k, m))
+            least = phi(np.minimum(np.array(v) + k, m))
+            most = phi(np.maximum(np.array(v) + k, m))
             equal = equal and math.isclose(true, least, rel_tol=1e-12)
             factor = max(factor, most / true)
     return ERRATA.erratum("min-for-max", equal and factor > 1.5, {"factor": factor}, factor=factor)
 
 
 def interior_value() -> Erratum:
-    a, b = 1000.0, 0.01
+    a = 1000.0
+    b = 0.01
     true, printed = lemma_10(a, b)
     grid = np.linspace(0, a - 1, 100_001)
     searched = float((np.exp(-b * grid) / (a - grid) ** 2).max())
     simple = {b: lemma_10(10.0, b) for b in (0.05, 3.0)}
-    worst, where = 0.0, (0, 0.0, 0.0)
+    worst = 0.0
+    where = (0, 0.0, 0.0)
     most = 0.0
     for m in (10, 100, 1000):
         for p in (0.025, 0.5, 1.0):
@@ -108,7 +114,8 @@ def interior_value() -> Erratum:
                 exact, bound, mended = lemma_12(m, p, beta)
                 most = max(most, exact / mended)
                 if exact / bound > worst:
-                    worst, where = exact / bound, (m, p, beta)
+                    worst = exact / bound
+                    where = (m, p, beta)
     risk, bound = theorem_13(1000)
     return ERRATA.erratum(
         "interior-value",
@@ -144,13 +151,17 @@ def interior_value() -> Erratum:
 
 
 def case_conditions() -> Erratum:
-    a, b, m = 10.0, 5.815e-4, 1000.0
+    a = 10.0
+    b = 5.815e-4
+    m = 1000.0
     grid = np.linspace(0, m - a, 100_001)
     searched = float((np.exp(-2 * b * grid) * (a + grid)).max())
     true, printed = lemma_17(a, b, m)
     bound_42 = a  # |X_s| + 1{|X_s| = 0} / (2 e beta)
-    chain_risk, chain_bound = excess_risk_lsl(100, "chain", 2.0), theorem_19(100, "chain", 2.0)
-    apart_risk, apart_bound = excess_risk_lsl(1000, "apart", 2.0), theorem_19(1000, "apart", 2.0)
+    chain_risk = excess_risk_lsl(100, "chain", 2.0)
+    chain_bound = theorem_19(100, "chain", 2.0)
+    apart_risk = excess_risk_lsl(1000, "apart", 2.0)
+    apart_bound = theorem_19(1000, "apart", 2.0)
     return ERRATA.erratum(
         "case-conditions",
         math.isclose(true, searched, rel_tol=1e-4)
@@ -189,14 +200,19 @@ def missing_alpha() -> Erratum:
 
 def cross_terms() -> Erratum:
     rng = np.random.default_rng(0)
-    Phi, w, F = rng.normal(size=(6, 3)), rng.random(6) + 0.1, rng.random(6)
-    gram, response = Phi.T @ (w[:, None] * Phi), Phi.T @ (w * F)
-    theta, eta = np.asarray(np.linalg.solve(gram, response), dtype=np.float64), rng.normal(size=3)
+    Phi = rng.normal(size=(6, 3))
+    w = rng.random(6) + 0.1
+    F = rng.random(6)
+    gram = Phi.T @ (w[:, None] * Phi)
+    response = Phi.T @ (w * F)
+    theta = np.asarray(np.linalg.solve(gram, response), dtype=np.float64)
+    eta = rng.normal(size=3)
 
     def J(parameters: Array) -> float:
         return float(w @ (F - Phi @ parameters) ** 2)
 
-    left, square = J(theta + eta) - J(theta), float(eta @ gram @ eta)
+    left = J(theta + eta) - J(theta)
+    square = float(eta @ gram @ eta)
     printed = square - float(response @ eta) - float(eta @ gram @ theta)
     right = square - 2 * float(response @ eta) + 2 * float(eta @ gram @ theta)
     return ERRATA.erratum(
@@ -232,14 +248,18 @@ def zero_weights() -> Erratum:
 
 
 def ridge_condition() -> Erratum:
-    rng, closest, held = np.random.default_rng(1), 0.0, True
+    rng = np.random.default_rng(1)
+    closest = 0.0
+    held = True
     for _ in range(1000):
-        m, ridge = int(rng.integers(1, 6)), float(10 ** rng.uniform(-3, 0))
+        m = int(rng.integers(1, 6))
+        ridge = float(10 ** rng.uniform(-3, 0))
         model = LSL(states=4, ridge=ridge, return_bound=1.0)
         pair = neighbours(rng, 4, m, 1.0)
         gap = float(np.linalg.norm(model.solve(*pair[0]) - model.solve(*pair[1])))
         limit = min(model.smooth_sensitivity(counts, m, 0.05, printed=False) for counts, _ in pair)
-        held, closest = held and gap <= limit, max(closest, gap / limit)
+        held = held and gap <= limit
+        closest = max(closest, gap / limit)
     few = np.array([3.0, 1.0, 0.0, 2.0])
     printed, ours = (
         LSL(states=4, ridge=1.01, return_bound=1.0).smooth_sensitivity(few, 3, 0.05, printed=which)
@@ -255,7 +275,8 @@ def ridge_condition() -> Erratum:
 
 
 def large_delta() -> Erratum:
-    users, runs = 10_000, 4
+    users = 10_000
+    runs = 4
     estimators = {
         "subsample": Subsample(states=chain.STATES, discount=chain.DISCOUNT, return_bound=1.0),
         "exact": chain.dp_lsw("tight"),
@@ -263,7 +284,8 @@ def large_delta() -> Erratum:
     }
     errors = dict.fromkeys(estimators, 0.0)
     for run in range(runs):
-        log, rng = chain.ChainLog(users, (run, 5)), np.random.default_rng((run, 6))
+        log = chain.ChainLog(users, (run, 5))
+        rng = np.random.default_rng((run, 6))
         for name, estimator in estimators.items():
             errors[name] += chain.rmse(chain.released(estimator, log, rng)) / runs
     return ERRATA.erratum(
@@ -278,7 +300,8 @@ def large_delta() -> Erratum:
 
 
 def unspecified() -> Erratum:
-    users, alpha_beta = 1e5, main_text(0.1, 0.1, chain.STATES)
+    users = 1e5
+    alpha_beta = main_text(0.1, 0.1, chain.STATES)
     uniform = chain.noise_std(chain.dp_lsw("paper"), users)
     model = chain.lsw()
     first = alpha_beta[0] * model.smooth_sensitivity(

@@ -37,8 +37,10 @@ from papers.text import Texts
 
 CLAIMS = Texts(Path(__file__).with_name("claims.toml"))
 Array = npt.NDArray[np.float64]
-DELTA, PROBLEM = 1e-5, "oscillator"
-OURS, OTHER = "ofu-lq", "certainty-equivalent-lq"
+DELTA = 1e-5
+PROBLEM = "oscillator"
+OURS = "ofu-lq"
+OTHER = "certainty-equivalent-lq"
 
 
 def reproduce(quick: bool, say: Say, users: int | None = None) -> Reproduction:
@@ -55,7 +57,8 @@ def reproduce(quick: bool, say: Say, users: int | None = None) -> Reproduction:
     )
     say("algorithms")
     algorithms = (run_all(quick),)
-    printed, curves = run_as_printed(quick, say, users), measure(quick, say)
+    printed = run_as_printed(quick, say, users)
+    curves = measure(quick, say)
     return Reproduction(
         "chowdhury21",
         "[Chowdhury21]",
@@ -77,10 +80,8 @@ def constants() -> Table:
     for system in (oscillator(), thermal()):
         for epsilon in (0.1, 1.0, 5.0):
             privacy = JointDP(epsilon, DELTA)
-            made, loss = (
-                bounds.constants(privacy, system.public),
-                bounds.true_loss(privacy, system.public),
-            )
+            made = bounds.constants(privacy, system.public)
+            loss = bounds.true_loss(privacy, system.public)
             rows.append(
                 (
                     system.name,
@@ -118,10 +119,8 @@ def constants() -> Table:
 
 
 def privacy_claims(wrong: Mapping[int, Erratum]) -> tuple[Claim, ...]:
-    true, fails = (
-        bounds.true_epsilon(JointDP(1.0, DELTA)),
-        bounds.first_failure(bounds.true_epsilon, DELTA),
-    )
+    true = bounds.true_epsilon(JointDP(1.0, DELTA))
+    fails = bounds.first_failure(bounds.true_epsilon, DELTA)
     leak = wrong[5].numbers
     return (
         CLAIMS.claim("thm-2-the-counters", true <= 1, {"epsilon": true}, true=true),
@@ -156,12 +155,17 @@ def lemma_claims(wrong: Mapping[int, Erratum]) -> tuple[Claim, ...]:
 
 def _lemma_3(growing: Erratum) -> Claim:
     """D = H C over systems of S that were drawn at random, most of them with ||Theta||_F = 1."""
-    rng, systems, H, n, d = np.random.default_rng(6), 2_000, 20, 3, 2
+    rng = np.random.default_rng(6)
+    systems = 2_000
+    H = 20
+    n = 3
+    d = 2
     share = 0.0
     for _ in range(systems):
         theta = rng.standard_normal((n, n + d)) * np.repeat(10.0 ** rng.uniform(-2, 0, 2), (n, d))
         theta /= np.linalg.norm(theta) * rng.choice([1.0, 1.0, 1.5])
-        Q, R = np.diag(rng.uniform(0.1, 1, n)), np.diag(rng.uniform(0.1, 1, d))
+        Q = np.diag(rng.uniform(0.1, 1, n))
+        R = np.diag(rng.uniform(0.1, 1, d))
         P = riccati(theta[:, :n], theta[:, n:], Q, R, H)[0]
         C = max(np.linalg.norm(Q, 2), np.linalg.norm(R, 2))
         share = max(share, float(np.linalg.norm(P, 2, axis=(1, 2)).max() / (H * C)))
@@ -179,26 +183,30 @@ def _lemma_3(growing: Erratum) -> Claim:
 
 def _confidence() -> Claim:
     """Lemma 1 with the paper's noise, and the exact Z^T Z in the width, as the paper prints it."""
-    system, rng, runs = oscillator(), np.random.default_rng(5), 200
-    public, made = system.public, bounds.constants(JointDP(1.0, DELTA), oscillator().public)
+    system = oscillator()
+    rng = np.random.default_rng(5)
+    runs = 200
+    public = system.public
+    made = bounds.constants(JointDP(1.0, DELTA), oscillator().public)
     theta = np.concatenate([system.A, system.B], axis=1).T
     p, n = theta.shape
-    outside, largest = 0, 0.0
+    outside = 0
+    largest = 0.0
     for _ in range(runs):
         Z = rng.uniform(-0.5, 0.5, size=(5000, p))
         W = rng.standard_normal((5000, n))
         W *= (public.noise_radius / np.linalg.norm(W, axis=1))[:, None]
         draw = math.sqrt(made.levels) * made.sigma_1 * rng.standard_normal((p, p))
-        N, L = (
-            np.triu(draw) + np.triu(draw, 1).T,
-            math.sqrt(made.levels) * made.sigma_2 * rng.standard_normal((p, n)),
-        )
+        N = np.triu(draw) + np.triu(draw, 1).T
+        L = math.sqrt(made.levels) * made.sigma_2 * rng.standard_normal((p, n))
         S = Z.T @ Z
-        V, U = S + N + made.shift * np.eye(p), Z.T @ (Z @ theta + W) + L
+        V = S + N + made.shift * np.eye(p)
+        U = Z.T @ (Z @ theta + W) + L
         error = np.linalg.solve(V, U) - theta
         found = math.sqrt(max(float(np.trace(error.T @ V @ error)), 0.0))
         share = found / bounds.width(made, S, public.noise_radius, n)
-        outside, largest = outside + (share > 1), max(largest, share)
+        outside = outside + (share > 1)
+        largest = max(largest, share)
     return CLAIMS.claim(
         "confidence",
         outside <= bounds.FAILURE * runs,
@@ -210,7 +218,9 @@ def _confidence() -> Claim:
 
 
 def rate_claims() -> tuple[Claim, ...]:
-    one, public, far = JointDP(1.0, DELTA), oscillator().public, 1e60
+    one = JointDP(1.0, DELTA)
+    public = oscillator().public
+    far = 1e60
 
     def in_H(cost: float | None) -> float:
         return exponent(
@@ -222,7 +232,8 @@ def rate_claims() -> tuple[Claim, ...]:
 
     in_K = exponent(lambda n: bounds.regret_bound(one, n), far)
     in_epsilon = -exponent(lambda epsilon: bounds.regret_bound(JointDP(epsilon, DELTA), far), 1e-9)
-    fixed, growing = in_H(1.0), in_H(None)
+    fixed = in_H(1.0)
+    growing = in_H(None)
     worst = public.horizon * (1 + public.gain_bound**2)
     start = nontrivial_from(lambda n: bounds.regret_bound(one, n) * public.horizon / worst)
     return (
@@ -284,7 +295,8 @@ def measure(quick: bool, say: Say) -> Curves:
 
 
 def growth(printed: PaperRuns | str, curves: Curves) -> tuple[Claim, ...]:
-    users, epsilons = curves["users"], curves["epsilon"]
+    users = curves["users"]
+    epsilons = curves["epsilon"]
     in_K = fitted(list(users), np.stack(list(users.values()), axis=1))
     in_epsilon = fitted([1 / e for e in epsilons], np.stack(list(epsilons.values()), axis=1))
     judged = judge(printed, lambda n: bounds.regret_bound(JointDP(1.0, DELTA), n))

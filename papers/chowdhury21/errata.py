@@ -45,14 +45,20 @@ def errata() -> tuple[Erratum, ...]:
 
 def _printed_gains(system: LQSystem) -> Array:
     """(3) as it is printed: P_h in place of P_{h+1}."""
-    A, B, R = system.A, system.B, system.R
+    A = system.A
+    B = system.B
+    R = system.R
     P = riccati(A, B, system.Q, R, system.horizon)[0]
     return np.stack([-np.linalg.solve(R + B.T @ Ph @ B, B.T @ Ph @ A) for Ph in P])
 
 
 def gains() -> Erratum:
     system = oscillator()
-    A, B, Q, R, H = system.A, system.B, system.Q, system.R, system.horizon
+    A = system.A
+    B = system.B
+    Q = system.Q
+    R = system.R
+    H = system.horizon
     P, best = riccati(A, B, Q, R, H)
     printed = _printed_gains(system)
     residuals = [
@@ -87,19 +93,23 @@ def second_counter() -> Erratum:
 
 
 def sensitivities() -> Erratum:
-    gamma, rng = 1.2, np.random.default_rng(0)
+    gamma = 1.2
+    rng = np.random.default_rng(0)
     b = 1 + gamma**2
     matrix = vector = 0.0
     for _ in range(4000):
         z, y = rng.standard_normal((2, 3))
-        z, y = math.sqrt(b) * z / np.linalg.norm(z), math.sqrt(b) * y / np.linalg.norm(y)
+        z = math.sqrt(b) * z / np.linalg.norm(z)
+        y = math.sqrt(b) * y / np.linalg.norm(y)
         if rng.random() < 0.5:
             y = y - (z @ y) / b * z
             y *= math.sqrt(b) / np.linalg.norm(y)
         x, other = rng.standard_normal((2, 2))
-        x, other = x / np.linalg.norm(x), other / np.linalg.norm(other)
+        x = x / np.linalg.norm(x)
+        other = other / np.linalg.norm(other)
         if rng.random() < 0.5:
-            y, other = z, -x
+            y = z
+            other = -x
         matrix = max(matrix, float(np.linalg.norm(np.outer(z, z) - np.outer(y, y))))
         vector = max(vector, float(np.linalg.norm(np.outer(z, x) - np.outer(y, other))))
     printed = (1 + gamma) ** 2, 1 + gamma
@@ -125,7 +135,8 @@ def overshoot() -> Erratum:
         return (rho + 2 * math.sqrt(rho * math.log(2 / delta))) / (epsilon / 2) - 1
 
     shares = {epsilon: over(epsilon) for epsilon in (0.1, 1.0, 5.0)}
-    loose, tight = printed_norm_epsilon(JointDP(1.0, delta)), true_epsilon(JointDP(1.0, delta))
+    loose = printed_norm_epsilon(JointDP(1.0, delta))
+    tight = true_epsilon(JointDP(1.0, delta))
     fails = first_failure(printed_norm_epsilon, delta), first_failure(true_epsilon, delta)
     return ERRATA.erratum(
         "overshoot",
@@ -148,11 +159,14 @@ def overshoot() -> Erratum:
 
 def leak() -> Erratum:
     """Two data sets that differ in one user, noises that make their releases equal, and widths."""
-    system, rng = oscillator(), np.random.default_rng(1)
-    public, H = system.public, system.horizon
+    system = oscillator()
+    rng = np.random.default_rng(1)
+    public = system.public
+    H = system.horizon
     made = constants(JointDP(1.0, 1e-5), public)
     Z = rng.uniform(-0.5, 0.5, size=(2000 * H, 3))
-    one, other = Z.copy(), Z.copy()
+    one = Z.copy()
+    other = Z.copy()
     other[:H] = np.array([0.6, 0.8, 1.2])  # the first user is somebody else
     exact = [each.T @ each for each in (one, other)]
     noise = made.sigma_1 * np.diag(rng.standard_normal(3))
@@ -183,12 +197,12 @@ def levels() -> Erratum:
 def long_gains() -> Erratum:
     system = enlarged(oscillator(), 0.06)
     found = check(system)
-    longest, inputs = max(found.gains), max(step.attained for step in found.inputs)
-    A, B = np.array([[0.95, 0.0], [0.0, 0.1]]), np.array([[0.1], [0.1]])
-    size, reached = (
-        float(np.hypot(np.linalg.norm(A), np.linalg.norm(B))),
-        int(np.linalg.matrix_rank(np.hstack([B, A @ B]))),
-    )
+    longest = max(found.gains)
+    inputs = max(step.attained for step in found.inputs)
+    A = np.array([[0.95, 0.0], [0.0, 0.1]])
+    B = np.array([[0.1], [0.1]])
+    size = float(np.hypot(np.linalg.norm(A), np.linalg.norm(B)))
+    reached = int(np.linalg.matrix_rank(np.hstack([B, A @ B])))
     return ERRATA.erratum(
         "long-gains",
         found.holds
@@ -218,8 +232,11 @@ def constant_that_grows() -> Erratum:
 
 def open_set() -> Erratum:
     """Two states, one input: the cheapest system of all has A = 0, and is not controllable."""
-    Q, R, H = np.eye(2), np.array([[0.1]]), 5
-    B, turn = np.array([[0.0], [0.25]]), np.array([[0.0, -1.0], [1.0, 0.0]])
+    Q = np.eye(2)
+    R = np.array([[0.1]])
+    H = 5
+    B = np.array([[0.0], [0.25]])
+    turn = np.array([[0.0, -1.0], [1.0, 0.0]])
 
     def J(t: float) -> float:
         return expected_cost(np.concatenate([t * turn, B], axis=1).T, Q, R, H, 0.1)

@@ -42,7 +42,8 @@ def confidence_levels() -> Erratum:
 
 
 def two_bounds() -> Erratum:
-    n, d = 3, 2
+    n = 3
+    d = 2
     return ERRATA.erratum(
         "two-bounds",
         math.sqrt(n * (n + d)) > math.sqrt(n + d),
@@ -54,7 +55,9 @@ def two_bounds() -> Erratum:
 
 def both_sides() -> Erratum:
     """Theta~ and Theta* on opposite sides of the confidence ball, along z."""
-    rng, beta, D = np.random.default_rng(2), 1.0, 4.0
+    rng = np.random.default_rng(2)
+    beta = 1.0
+    D = 4.0
     V = np.diag([2.0, 5.0, 9.0])
     z = rng.standard_normal(3)
     length = math.sqrt(float(z @ np.linalg.solve(V, z)))
@@ -62,7 +65,8 @@ def both_sides() -> Erratum:
     gap = 2 * beta * np.outer(direction, [1.0, 0.0])
     distance = math.sqrt(float(np.trace(gap.T @ V @ gap)))
     moved = D * float(np.square(gap.T @ z).sum())
-    printed, corrected = 2 * D**2 * beta**2 * length**2, 4 * D * beta**2 * length**2
+    printed = 2 * D**2 * beta**2 * length**2
+    corrected = 4 * D * beta**2 * length**2
     small = 2 * 0.25**2 * beta**2 * length**2
     return ERRATA.erratum(
         "both-sides",
@@ -80,10 +84,8 @@ def both_sides() -> Erratum:
 def martingales() -> Erratum:
     system = oscillator()
     P = riccati(system.A, system.B, system.Q, system.R, system.horizon)[0]
-    D, C = (
-        float(np.linalg.norm(P, 2, axis=(1, 2)).max()),
-        float(max(np.linalg.norm(system.Q, 2), np.linalg.norm(system.R, 2))),
-    )
+    D = float(np.linalg.norm(P, 2, axis=(1, 2)).max())
+    C = float(max(np.linalg.norm(system.Q, 2), np.linalg.norm(system.R, 2)))
     return ERRATA.erratum("martingales", D > C, {"C": C, "D": D}, C=C, D=D)
 
 
@@ -93,8 +95,15 @@ def notation() -> Erratum:
 
 def missing_proofs() -> Erratum:
     """The self-normalised bound for matrices, by simulation."""
-    rng, runs, steps, outside, largest = np.random.default_rng(3), 400, 300, 0, 0.0
-    n, p, C_w, ridge = 2, 3, 0.1, 1.0
+    rng = np.random.default_rng(3)
+    runs = 400
+    steps = 300
+    outside = 0
+    largest = 0.0
+    n = 2
+    p = 3
+    C_w = 0.1
+    ridge = 1.0
     limit = 2 * math.log(1 / FAILURE)
     for _ in range(runs):
         Z = rng.uniform(-1, 1, size=(steps, p))
@@ -104,7 +113,8 @@ def missing_proofs() -> Erratum:
         sums = Z.T @ W
         found = math.sqrt(float(np.trace(sums.T @ np.linalg.solve(V, sums))))
         bound = C_w * math.sqrt(limit + n * float(np.linalg.slogdet(V / ridge)[1]))
-        outside, largest = outside + (found > bound), max(largest, found / bound)
+        outside = outside + (found > bound)
+        largest = max(largest, found / bound)
     return ERRATA.erratum(
         "missing-proofs",
         outside <= FAILURE * runs,
@@ -118,7 +128,9 @@ def missing_proofs() -> Erratum:
 
 
 def loose() -> Erratum:
-    gamma, rng, p = 1.2, np.random.default_rng(4), 3
+    gamma = 1.2
+    rng = np.random.default_rng(4)
+    p = 3
     drawn = rng.standard_normal((4000, p, p))
     mirrored = np.triu(drawn) + np.triu(drawn, 1).swapaxes(1, 2)
     isotropic = (drawn + drawn.swapaxes(1, 2)) / 2

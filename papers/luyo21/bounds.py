@@ -132,16 +132,17 @@ def lemma_21_width(
 
 
 def best_batches(privacy: Request, K: float, H: int, d: int) -> float:
-    """The B that makes (22) smallest at delta = 0, with noise of the order that E.3 prints.
+    """The B that makes (22) smallest with the paper's noise, by a search on the logarithmic axis.
 
-    The search is on the logarithmic axis.
+    At delta = 0 this is noise of the order that E.3 prints.
     """
+    bound = linear_bound if privacy.delta > 0 else linear_bound_of_orders
     low, high = 0.0, math.log(K)
     for _ in range(60):
-        left, right = low + (high - low) / 3, high - (high - low) / 3
+        left = low + (high - low) / 3
+        right = high - (high - low) / 3
         at_left, at_right = (
-            linear_bound_of_orders(privacy, K, H, d, batches=max(1, int(math.exp(x))))
-            for x in (left, right)
+            bound(privacy, K, H, d, batches=max(1, int(math.exp(x)))) for x in (left, right)
         )
         low, high = (low, right) if at_left < at_right else (left, high)
     return math.exp((low + high) / 2)

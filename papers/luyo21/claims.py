@@ -31,8 +31,12 @@ from papers.runs import case, measured
 from papers.text import Texts
 
 CLAIMS = Texts(Path(__file__).with_name("claims.toml"))
-K, H, D, DELTA = 100_000, 5, 5, 1e-5
-SETTING, LINEAR = MixtureSetting(K, H, D), LinearSetting(K, H, D)
+K = 100_000
+H = 5
+D = 5
+DELTA = 1e-5
+SETTING = MixtureSetting(K, H, D)
+LINEAR = LinearSetting(K, H, D)
 # Growth in d is measured between these dimensions.
 SMALLEST_DIMENSION = 1e7
 LARGEST_DIMENSION = 1e10
@@ -241,9 +245,11 @@ def widths() -> tuple[Claim, ...]:
         ("joint", JointDP(1.0, DELTA)),
         ("local", LocalDP(1.0, DELTA)),
     )
-    plain, plus = [], []
+    plain = []
+    plus = []
     for name, privacy in promises:
-        one, two = printed(privacy, SETTING), printed_plus(privacy, SETTING)
+        one = printed(privacy, SETTING)
+        two = printed_plus(privacy, SETTING)
         plain.append((name, *_noise_part(privacy, one.sigma, one.upsilon, one.ridge, 6)))
         plus += [
             (f"{name} {i + 1}", *_noise_part(privacy, two.sigma[i], two.upsilon[i], two.ridge, 24))
@@ -389,7 +395,8 @@ def _exponent_of_d_with_enough_noise(one: Constants) -> float:
 
 
 def run_all(quick: bool) -> tuple[Algorithm, ...]:
-    joint, local = JointDP(1.0, DELTA), LocalDP(1.0, DELTA)
+    joint = JointDP(1.0, DELTA)
+    local = LocalDP(1.0, DELTA)
     many, few = (10_000, 20) if quick else (100_000, 1_000)
     seeds = range(2 if quick else 8)
 

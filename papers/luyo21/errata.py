@@ -42,11 +42,13 @@ def errata() -> tuple[Erratum, ...]:
 
 
 def lower_clip() -> Erratum:
-    made, H = printed(JointDP(1.0, 1e-5), SETTING), 5
+    made = printed(JointDP(1.0, 1e-5), SETTING)
+    H = 5
     smallest = made.ridge + made.upsilon
     bonus = made.beta / math.sqrt(smallest)
     a = 3 + bonus  # of w~ = -a, along the feature of one state
-    V, lowest = 1.0, 0.0
+    V = 1.0
+    lowest = 0.0
     for _ in range(H - 1):
         V = min(float(H), 1.0 - a * V + bonus * abs(V))
         lowest = min(lowest, V)
@@ -63,7 +65,8 @@ def lower_clip() -> Erratum:
 
 
 def symmetrisation() -> Erratum:
-    rng, d = np.random.default_rng(0), 5
+    rng = np.random.default_rng(0)
+    d = 5
     drawn = rng.standard_normal((100_000, d, d))
     both = drawn + drawn.swapaxes(1, 2)
     stds = {
@@ -100,17 +103,16 @@ def largest_l1(d: int, starts: int = 60) -> float:
     The search maximises alternately. For fixed signs S of the difference, <S, x x^T> - <S, y y^T>
     is largest at the outer eigenvectors of S.
     """
-    rng, found = np.random.default_rng(d), 0.0
+    rng = np.random.default_rng(d)
+    found = 0.0
     upper = np.triu_indices(d)
     for _ in range(starts):
         x, y = (v / np.linalg.norm(v) for v in rng.standard_normal((2, d)))
         for _ in range(40):
             signs = np.triu(np.where(np.outer(x, x) >= np.outer(y, y), 1.0, -1.0))
             values, vectors = np.linalg.eigh((signs + signs.T) / 2)
-            x, y = (
-                (vectors[:, -1] if values[-1] > 0 else 0 * x),
-                (vectors[:, 0] if values[0] < 0 else 0 * y),
-            )
+            x = vectors[:, -1] if values[-1] > 0 else 0 * x
+            y = vectors[:, 0] if values[0] < 0 else 0 * y
             found = max(found, float(np.abs(np.outer(x, x) - np.outer(y, y))[upper].sum()))
     return found
 
@@ -139,7 +141,8 @@ def _pure_epsilon(d: int) -> float:
 
     Composition is simple, over 2 H statistics and K_0 levels.
     """
-    privacy, setting = JointDP(1.0, delta=0.0), MixtureSetting(100_000, 5, d)
+    privacy = JointDP(1.0, delta=0.0)
+    setting = MixtureSetting(100_000, 5, d)
     H = setting.horizon
     bound = RegressionRows(setting.steps, d, H, H, nonnegative=True, off_diagonal=MIRRORED)
     loss = true_loss(privacy, setting, bound, 2 * H**2 * 2 * H * setting.levels)
@@ -163,7 +166,8 @@ def composition_of_devices() -> Erratum:
 def slack() -> Erratum:
     made = printed(JointDP(1.0, 1e-5), SETTING)
     assert isinstance(made.loss, GaussianDP)
-    epsilon, factor = made.loss.epsilon_at(1e-5), gaussian_mu(1.0, 1e-5) / made.loss.mu
+    epsilon = made.loss.epsilon_at(1e-5)
+    factor = gaussian_mu(1.0, 1e-5) / made.loss.mu
     return ERRATA.erratum(
         "slack",
         epsilon < 2e-3 and SETTING.levels == SETTING.tree.leaves.bit_length() + 1,
@@ -176,7 +180,9 @@ def slack() -> Erratum:
 
 
 def weights() -> Erratum:
-    rng, H, d = np.random.default_rng(1), 5.0, 7
+    rng = np.random.default_rng(1)
+    H = 5.0
+    d = 7
     largest = 0.0
     for _ in range(2000):
         phi = rng.standard_normal(d)
@@ -193,7 +199,10 @@ def weights() -> Erratum:
 
 
 def root() -> Erratum:
-    privacy, K, H, d = JointDP(1.0, 1e-5), 100_000, 5, 5
+    privacy = JointDP(1.0, 1e-5)
+    K = 100_000
+    H = 5
+    d = 5
     beta = printed(privacy, SETTING).beta
     common = math.sqrt(2 * H**3 * K * math.log(3 / 0.1))
     inside = 4 * math.sqrt(H**2 * d * K * beta * math.log1p(H * K)) + common
@@ -209,7 +218,9 @@ def root() -> Erratum:
 
 
 def advanced_composition() -> Erratum:
-    k, epsilon, delta = 100, 0.1, 1e-5
+    k = 100
+    epsilon = 0.1
+    delta = 1e-5
     printed_ = math.sqrt(2 * k * math.log(1 / delta) * epsilon + k * epsilon * math.expm1(epsilon))
     right = math.sqrt(2 * k * math.log(1 / delta)) * epsilon + k * epsilon * math.expm1(epsilon)
     each = 1 / math.sqrt(8 * k * math.log(2 / delta))
@@ -229,7 +240,8 @@ def smallest_for_largest() -> Erratum:
 
 
 def second_moments() -> Erratum:
-    H, made = 5, printed_plus(JointDP(1.0, 1e-5), SETTING)
+    H = 5
+    made = printed_plus(JointDP(1.0, 1e-5), SETTING)
     largest = float(H**2 * H**2)  # ||phi_{V^2}|| <= H^2 and V^2 <= H^2, both reached by V = H
     return ERRATA.erratum(
         "second-moments",

@@ -12,7 +12,8 @@ from papers.luyo21.bounds import best_batches, linear_bound, mended_bound
 from papers.text import Texts
 
 ERRATA = Texts(Path(__file__).with_name("errata.toml"))
-_PRIVACY, _SETTING = JointDP(1.0, 1e-5), LinearSetting(100_000, 5, 5)
+_PRIVACY = JointDP(1.0, 1e-5)
+_SETTING = LinearSetting(100_000, 5, 5)
 _LARGE = 1e90  # episodes, where logarithms hardly count
 
 
@@ -28,7 +29,8 @@ def errata() -> tuple[Erratum, ...]:
 
 
 def missing_constants() -> Erratum:
-    made, d = printed_linear(_PRIVACY, _SETTING), 5
+    made = printed_linear(_PRIVACY, _SETTING)
+    d = 5
     enough, without = (
         d * math.log1p(2 * made.upsilon / shift) for shift in (made.shift, made.upsilon)
     )
@@ -78,8 +80,11 @@ def last_release() -> Erratum:
 
 
 def tree_twice() -> Erratum:
-    made, H, delta = printed_linear(_PRIVACY, _SETTING), 5, 1e-5
-    share, failing = 1 / (2 * math.sqrt(8 * H * math.log(4 / delta))), delta / (4 * H)
+    made = printed_linear(_PRIVACY, _SETTING)
+    H = 5
+    delta = 1e-5
+    share = 1 / (2 * math.sqrt(8 * H * math.log(4 / delta)))
+    failing = delta / (4 * H)
     nodes = (
         2
         * math.sqrt(2 * math.log(4 * made.levels / failing))

@@ -72,7 +72,9 @@ class MeasuredRow:
 
 
 def rows(quick: bool) -> tuple[Row, ...]:
-    joint, local, pure = JointDP(0.8, DELTA), LocalDP(0.8, DELTA), JointDP(0.8, delta=0.0)
+    joint = JointDP(0.8, DELTA)
+    local = LocalDP(0.8, DELTA)
+    pure = JointDP(0.8, delta=0.0)
     users = (1_000, 10_000) if quick else (1_000, 10_000, 100_000, 1_000_000)
     many = (100_000, 1_000_000) if quick else (10_000, 100_000, 1_000_000, 10_000_000)
     epsilons = (0.8, 0.4) if quick else (0.8, 0.4, 0.2, 0.1)
@@ -166,7 +168,8 @@ def table(found: Sequence[MeasuredRow]) -> Table:
         "measured, tight",
         "bound below K H from K",
     )
-    first, last = found[0].row.users, found[1].row.users
+    first = found[0].row.users
+    last = found[1].row.users
     most = [one.paper.users[-1] for one in found if not isinstance(one.paper, str)]
     note = (
         "The rows from Cor. 10 on are not in the paper's Table 1. "
@@ -245,9 +248,11 @@ def cited(quick: bool, say: Say) -> Table:
 def figure(found: Sequence[MeasuredRow]) -> Figure:
     names = {"Cor. 5": 0, "Cor. 6": 1, "Thm. 8": 2}
     shown = [one for one in found if one.row.locator in names]
-    over_K, over_epsilon = [], []
+    over_K = []
+    over_epsilon = []
     for one in shown:
-        row, tone = one.row, names[one.row.locator]
+        row = one.row
+        tone = names[one.row.locator]
         over_K.append(_line(f"{row.locator}, tight: {row.name}", row.users, one.over_K, tone))
         over_K += paper_lines(row.locator, one.paper, tone)
         bound = tuple(row.bounded(users) for users in row.users)
@@ -349,7 +354,8 @@ def local_costs_more(quick: bool) -> Claim:
 
 def variance(quick: bool) -> Claim:
     seeds = range(2 if quick else 16)
-    said, free = [], True
+    said = []
+    free = True
     for privacy in (JointDP(1.0, DELTA), NoPrivacy()):
         for problem in ("lock", "rand"):
             spec = case("ucrl-vtr-plus", problem, privacy, 10_000 if quick else 100_000)
@@ -390,7 +396,8 @@ def triggered(quick: bool) -> Claim:
     users, seeds = (10_000, range(2)) if quick else (100_000, range(8))
     spec = case("lsvi-ucb", "latent", JointDP(1.0, DELTA), users)
     other = replace(spec, options=(("schedule", Named("adaptive", adaptive(users))),))
-    cost, promised = ratio(regrets(other, seeds), regrets(spec, seeds)), promised_epsilon(other)
+    cost = ratio(regrets(other, seeds), regrets(spec, seeds))
+    promised = promised_epsilon(other)
     return CLAIMS.claim(
         "triggered",
         None,

@@ -15,7 +15,10 @@ from confide.privacy.loss import GaussianDP
 from confide.privacy.request import JointDP, LocalDP, Relation, Request
 
 FAILURE = 0.1
-K, H, D1, D2 = 100_000, 5, 5, 3
+K = 100_000
+H = 5
+D1 = 5
+D2 = 3
 
 
 def constants(

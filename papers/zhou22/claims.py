@@ -25,7 +25,8 @@ from papers.zhou22.errata import errata
 
 CLAIMS = Texts(Path(__file__).with_name("claims.toml"))
 Array = npt.NDArray[np.float64]
-DELTA, PROBLEM = 1e-5, "lock-rewards"
+DELTA = 1e-5
+PROBLEM = "lock-rewards"
 _AT = "K = 1e5, H = d1 = 5, d2 = 3, alpha = .1"
 _AGENTS = {
     "linopt-vi": ("Alg. 1, Def. 6.2", "Private-LinOpt-VI", "mixtures/linopt_vi.py: LinOptVI"),
@@ -73,7 +74,8 @@ def constants() -> Table:
         LocalDP(1.0, DELTA),
     ]
     for privacy in asked:
-        made, mu = bounds.constants(privacy), bounds.true_loss(privacy).mu
+        made = bounds.constants(privacy)
+        mu = bounds.true_loss(privacy).mu
         rows.append(
             (
                 str(privacy),
@@ -104,11 +106,10 @@ def constants() -> Table:
 
 
 def privacy_claims() -> tuple[Claim, ...]:
-    joint, local = JointDP(1.0, DELTA), LocalDP(1.0, DELTA)
-    fails, far = (
-        bounds.first_failure(0.1, 2),
-        [bounds.true_epsilon(JointDP(e, DELTA)) / e for e in (1e3, 1e4)],
-    )
+    joint = JointDP(1.0, DELTA)
+    local = LocalDP(1.0, DELTA)
+    fails = bounds.first_failure(0.1, 2)
+    far = [bounds.true_epsilon(JointDP(e, DELTA)) / e for e in (1e3, 1e4)]
     return (
         CLAIMS.claim(
             "privacy-claims",
@@ -135,8 +136,12 @@ def privacy_claims() -> tuple[Claim, ...]:
 
 def regularity_claims() -> tuple[Claim, ...]:
     """Assumption 2 for the paper's noise, by drawing it: sums of m mirrored matrices, shifted."""
-    made, rng, draws = bounds.constants(JointDP(1.0, DELTA)), np.random.default_rng(0), 2000
-    m, d, Sigma = made.levels, bounds.D1, made.transitions.lambda_min
+    made = bounds.constants(JointDP(1.0, DELTA))
+    rng = np.random.default_rng(0)
+    draws = 2000
+    m = made.levels
+    d = bounds.D1
+    Sigma = made.transitions.lambda_min
     z = math.sqrt(m) * made.sigma_p1 * rng.standard_normal((draws, d, d))
     noise = np.triu(z) + np.triu(z, 1).swapaxes(1, 2)
     Z = noise + 2 * Sigma * np.eye(d)
@@ -167,14 +172,17 @@ def _rate(locator: str, bound: Callable[..., float]) -> Claim:
 
     H counts in T = KH, so that sqrt(T H^4) is H^(5/2) at fixed K.
     """
-    one, small, far = JointDP(1.0, DELTA), JointDP(1e-6, DELTA), 1e100
+    one = JointDP(1.0, DELTA)
+    small = JointDP(1e-6, DELTA)
+    far = 1e100
     found = (
         exponent(lambda n: bound(one, n), far),
         -exponent(lambda epsilon: bound(JointDP(epsilon, DELTA), far), 1e-9),
         exponent(lambda d: bound(small, far, bounds.H, int(d)), 1e7),
         exponent(lambda h: bound(small, far, int(h)), 1e4),
     )
-    start, claimed = nontrivial_from(lambda n: bound(one, n)), (1 / 2, 1 / 2, 7 / 4, 5 / 2)
+    start = nontrivial_from(lambda n: bound(one, n))
+    claimed = (1 / 2, 1 / 2, 7 / 4, 5 / 2)
     said = ", ".join(
         f"{value:.2f} in {name}"
         for name, value in zip(("K", "1/epsilon", "d", "H"), found, strict=True)
@@ -260,10 +268,12 @@ def tabular() -> Table:
 
 def remark_6_8() -> Claim:
     """The growth of both bounds in the number of states, and their ratio."""
-    one, far = JointDP(1e-6, DELTA), 1e100
+    one = JointDP(1e-6, DELTA)
+    far = 1e100
     in_states = exponent(lambda S: bounds.tabular_bound(one, far, int(S), 2), 1e4)
     quoted = exponent(lambda S: bounds.quoted_bound(1.0, 1e9, int(S), 2), 1e6)
-    S, A = 10, 4
+    S = 10
+    A = 4
     joint = JointDP(1.0, DELTA)
     ratio = bounds.tabular_bound(joint, 1e9, S, A) / bounds.quoted_bound(1.0, 1e9, S, A)
     return CLAIMS.claim(
@@ -321,7 +331,8 @@ def measure(agent: str, quick: bool, say: Say, users: int | None) -> Measured:
 
 def growth(agent: str, found: Measured) -> tuple[Claim, ...]:
     bound = bounds.value_bound if agent == "linopt-vi" else bounds.policy_bound
-    over_K, over_epsilon = found.tight_over_K, found.tight_over_epsilon
+    over_K = found.tight_over_K
+    over_epsilon = found.tight_over_epsilon
     in_K = fitted(list(over_K), np.stack(list(over_K.values()), axis=1))
     in_epsilon = fitted(
         [1 / e for e in over_epsilon], np.stack(list(over_epsilon.values()), axis=1)
@@ -405,7 +416,8 @@ def costs(quick: bool, say: Say) -> tuple[Claim, ...]:
 
 
 def figure(found: dict[str, Measured]) -> Figure:
-    over_K, over_epsilon = [], []
+    over_K = []
+    over_epsilon = []
     for tone, (agent, one) in enumerate(found.items()):
         over_K += [
             _line(f"{agent}, tight", one.tight_over_K, tone),

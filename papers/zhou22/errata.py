@@ -31,10 +31,13 @@ def errata() -> tuple[Erratum, ...]:
 
 
 def sensitivities() -> Erratum:
-    rng, matrix, vector = np.random.default_rng(0), 0.0, 0.0
+    rng = np.random.default_rng(0)
+    matrix = 0.0
+    vector = 0.0
     for _ in range(4000):
         x, y = rng.standard_normal((2, 4))
-        x, y = x / np.linalg.norm(x), y / np.linalg.norm(y)
+        x = x / np.linalg.norm(x)
+        y = y / np.linalg.norm(y)
         if rng.random() < 0.5:
             y = y - (x @ y) * x
             y /= np.linalg.norm(y)
@@ -82,10 +85,16 @@ def concentrated() -> Erratum:
 
 def features_of_the_past() -> Erratum:
     """Regress V^j(s') on features with this episode's values, and on those of episode j."""
-    rng, S, d, n = np.random.default_rng(1), 8, 3, 20_000
-    kernels, w = rng.dirichlet(np.full(S, 0.3), size=(d, S)), np.array([0.6, 0.3, 0.1])
-    P, values = np.einsum("i,isj->sj", w, kernels), rng.random((50, S))
-    states, episodes = rng.integers(S, size=n), rng.integers(50, size=n)
+    rng = np.random.default_rng(1)
+    S = 8
+    d = 3
+    n = 20_000
+    kernels = rng.dirichlet(np.full(S, 0.3), size=(d, S))
+    w = np.array([0.6, 0.3, 0.1])
+    P = np.einsum("i,isj->sj", w, kernels)
+    values = rng.random((50, S))
+    states = rng.integers(S, size=n)
+    episodes = rng.integers(50, size=n)
     after = (P[states].cumsum(axis=1) > rng.random((n, 1))).argmax(axis=1)
     targets = values[episodes, after]
     rows = {
@@ -106,7 +115,8 @@ def features_of_the_past() -> Erratum:
 
 
 def first_matrix() -> Erratum:
-    made, rank = constants(JointDP(1.0, 1e-5)), int(np.linalg.matrix_rank(np.zeros((5, 5))))
+    made = constants(JointDP(1.0, 1e-5))
+    rank = int(np.linalg.matrix_rank(np.zeros((5, 5))))
     return ERRATA.erratum(
         "first-matrix",
         rank == 0,
@@ -123,7 +133,8 @@ def reward_parameter() -> Erratum:
 
 def levels() -> Erratum:
     agree = all((k - 1).bit_length() == math.ceil(math.log2(k)) for k in range(2, 5000))
-    natural, right = math.ceil(math.log(K)), (K - 1).bit_length()
+    natural = math.ceil(math.log(K))
+    right = (K - 1).bit_length()
     return ERRATA.erratum(
         "levels",
         agree and natural < right,
@@ -136,7 +147,9 @@ def levels() -> Erratum:
 
 def squared_norm() -> Erratum:
     rng = np.random.default_rng(2)
-    X, y, Z = rng.standard_normal((30, 2)), rng.standard_normal(30), 5.0 * np.eye(2)
+    X = rng.standard_normal((30, 2))
+    y = rng.standard_normal(30)
+    Z = 5.0 * np.eye(2)
     formula = np.linalg.solve(Z + X.T @ X, X.T @ y)
 
     def slope(theta: np.ndarray, power: int) -> float:
@@ -145,7 +158,8 @@ def squared_norm() -> Erratum:
         penalty = Z @ theta / norm if power == 1 else 2 * Z @ theta
         return float(np.linalg.norm(penalty - 2 * X.T @ (y - X @ theta)))
 
-    plain, squared = slope(formula, 1), slope(formula, 2)
+    plain = slope(formula, 1)
+    squared = slope(formula, 2)
     return ERRATA.erratum(
         "squared-norm",
         squared < 1e-9 and plain > 0.1,
@@ -171,7 +185,8 @@ def reward_factor() -> Erratum:
             5 * size.lambda_max
         )
 
-    found, claimed = exponent(proved, 1e4), exponent(stated, 1e4)
+    found = exponent(proved, 1e4)
+    claimed = exponent(stated, 1e4)
     return ERRATA.erratum(
         "reward-factor",
         found > claimed + 0.8,
@@ -182,7 +197,8 @@ def reward_factor() -> Erratum:
 
 
 def mirrored_noise() -> Erratum:
-    rng, d = np.random.default_rng(3), 5
+    rng = np.random.default_rng(3)
+    d = 5
     drawn = rng.standard_normal((4000, d, d))
     mirrored = np.triu(drawn) + np.triu(drawn, 1).swapaxes(1, 2)
     isotropic = (drawn + drawn.swapaxes(1, 2)) / 2

@@ -58,7 +58,8 @@ def test_without_noise_it_is_pessimistic_value_iteration_on_counts():
 def test_golden_values_with_known_counts():
     """Computed by hand for given noisy counts, with the paper's E at rho of epsilon = 1e6."""
     setting = APVISetting(2, 2, 2, 1e6, 1e-6)
-    E, iota = setting.threshold, math.log(80)
+    E = setting.threshold
+    iota = math.log(80)
     assert pytest.approx(4 * math.sqrt(2 * math.log(4 * 2 * 4 * 2 / 0.1) / setting.rho)) == E
     made = DPAPVI(states=2, actions=2, horizon=2, rewards=PAYS)
     exact = made.release(in_memory(logged(TINY)), privacy=confide.NoPrivacy())
@@ -93,7 +94,8 @@ def test_consistent_counts_solve_the_printed_program():
     for total, width in [(10.0, 2.0), (0.0, 0.5), (40.0, 3.0), (12.0, 30.0), (-5.0, 1.0)]:
         noisy = rng.normal(3, 5, 6)
         found = consistent(noisy, np.array([total]), np.array([0, 6]), 2 * width)
-        kept, total = np.maximum(noisy, 0), max(total, 0.0)
+        kept = np.maximum(noisy, 0)
+        total = max(total, 0.0)
         assert (found >= 0).all() and abs(found.sum() - total) <= width + 1e-9
         assert np.abs(found - kept).max() == pytest.approx(deviation(kept, total, width), abs=1e-7)
 
@@ -130,7 +132,8 @@ def test_what_counts_of_a_user():
     A user with a state that does not exist is left out.
     """
     statistic = DPAPVI(states=2, actions=2, horizon=2, rewards=PAYS).statistic()
-    long, other = [(0, 0), (1, 1), (0, 0), (0, 0)], [(1, 0), (1, 0)]
+    long = [(0, 0), (1, 1), (0, 0), (0, 0)]
+    other = [(1, 0), (1, 0)]
 
     def cells(log):
         return statistic.contribution(log).values[: statistic.bound.cells].sum()

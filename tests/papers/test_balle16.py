@@ -35,7 +35,10 @@ def test_lemma_12_mended_is_a_bound():
 
 def test_expectations_are_exact():
     """Against simulation: 4e5 draws, beyond 5 standard errors with probability 6e-7."""
-    rng, m, p, beta = np.random.default_rng(0), 20, 0.4, 0.3
+    rng = np.random.default_rng(0)
+    m = 20
+    p = 0.4
+    beta = 0.3
     counts = rng.binomial(m, p, 400_000)
     values = np.maximum(
         1 / np.maximum(counts, 1.0) ** 2, np.exp(-beta * np.maximum(counts - 1.0, 0.0))
@@ -95,7 +98,8 @@ def test_the_figure_has_every_curve_that_the_text_names_for_both_starts(found):
 
 def test_excess_risk_is_that_of_the_objectives():
     """J_X is written out as in [Balle16, (7), (11)]. LSW and LSL minimise it, and noise adds."""
-    users, rng = 300, np.random.default_rng(0)
+    users = 300
+    rng = np.random.default_rng(0)
     log = chain.ChainLog(users, (1,), "uniform")
     counts = log.counts()
     block = next(log.blocks())

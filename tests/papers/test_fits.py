@@ -14,7 +14,8 @@ def test_exponent_of_a_power():
 
 
 def test_fitted_over_the_whole_window():
-    x, rng = [10, 100, 1000, 10_000], np.random.default_rng(0)
+    x = [10, 100, 1000, 10_000]
+    rng = np.random.default_rng(0)
     table = np.array([[n**0.6 * (1 + 0.02 * rng.standard_normal()) for n in x] for _ in range(8)])
     found = fitted(x, table)
     assert found.start == 10 and found.end == 10_000

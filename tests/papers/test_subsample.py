@@ -12,7 +12,8 @@ from papers.balle16.subsample import Subsample
 
 pytestmark = pytest.mark.long
 
-USERS, STATES = 3000, 3
+USERS = 3000
+STATES = 3
 SUBSAMPLE = Subsample(states=STATES, return_bound=1.0)
 PRIVACY = confide.CentralDP(1.0, 2e-3)
 
