@@ -59,7 +59,7 @@ def lemma_1() -> Erratum:
         for d in (1, 40)
         if supplement(epsilon, delta, d)[1] <= math.log(2)
     )
-    said = ", ".join(
+    thresholds = ", ".join(
         f"{epsilon:.0f} (delta = {delta:g}, d = {d})" for (delta, d), epsilon in fails.items()
     )
     return ERRATA.erratum(
@@ -71,7 +71,7 @@ def lemma_1() -> Erratum:
             **{f"fails_{delta:g}_{d}": e for (delta, d), e in fails.items()},
         },
         true=true,
-        said=said,
+        thresholds=thresholds,
         worst=short(worst),
     )
 

@@ -454,10 +454,13 @@ def _ridges(curves: Curves) -> Claim:
             f"exponent {exponents[name]:.2f}, and {over_all:.2f} over all sizes from "
             f"{curves.sizes[0]} on"
         )
-    agrees = all(abs(value - 0.5) < 0.15 for value in exponents.values())
+    # The claim is about the paper's algorithm, so the tight form does not count for the verdict.
+    holds: Holds = "not tested"
+    if "paper" in exponents:
+        holds = abs(exponents["paper"] - 0.5) < 0.15
     return CLAIMS.claim(
         "ridges",
-        agrees if exponents else None,
+        holds,
         exponents,
         ridges=len(curves.ridges),
         measured="; ".join(texts),

@@ -203,8 +203,8 @@ def _confidence() -> Claim:
         V = S + N + made.shift * np.eye(p)
         U = Z.T @ (Z @ theta + W) + L
         error = np.linalg.solve(V, U) - theta
-        found = math.sqrt(max(float(np.trace(error.T @ V @ error)), 0.0))
-        share = found / bounds.width(made, S, public.noise_radius, n)
+        distance = math.sqrt(max(float(np.trace(error.T @ V @ error)), 0.0))
+        share = distance / bounds.width(made, S, public.noise_radius, n)
         outside = outside + (share > 1)
         largest = max(largest, share)
     return CLAIMS.claim(

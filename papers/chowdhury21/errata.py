@@ -163,20 +163,20 @@ def leak() -> Erratum:
     rng = np.random.default_rng(1)
     public = system.public
     H = system.horizon
-    made = constants(JointDP(1.0, 1e-5), public)
+    numbers = constants(JointDP(1.0, 1e-5), public)
     Z = rng.uniform(-0.5, 0.5, size=(2000 * H, 3))
     one = Z.copy()
     other = Z.copy()
     other[:H] = np.array([0.6, 0.8, 1.2])  # the first user is somebody else
     exact = [each.T @ each for each in (one, other)]
-    noise = made.sigma_1 * np.diag(rng.standard_normal(3))
+    noise = numbers.sigma_1 * np.diag(rng.standard_normal(3))
     release = exact[0] + noise
     # the noise that gives the same release for the other data set: as possible as the first
     second = release - exact[1]
     same = float(np.abs(exact[1] + second - release).max())
-    widths = [width(made, S, public.noise_radius, public.states) for S in exact]
-    mended = 2 * made.lambda_min * np.eye(3) + release
-    log_det = float(np.linalg.slogdet(mended / made.lambda_min)[1])
+    widths = [width(numbers, S, public.noise_radius, public.states) for S in exact]
+    mended = 2 * numbers.lambda_min * np.eye(3) + release
+    log_det = float(np.linalg.slogdet(mended / numbers.lambda_min)[1])
     return ERRATA.erratum(
         "leak",
         widths[0] != widths[1] and same < 1e-9,
@@ -196,22 +196,22 @@ def levels() -> Erratum:
 
 def long_gains() -> Erratum:
     system = enlarged(oscillator(), 0.06)
-    found = check(system)
-    longest = max(found.gains)
-    inputs = max(step.attained for step in found.inputs)
+    report = check(system)
+    longest = max(report.gains)
+    inputs = max(step.attained for step in report.inputs)
     A = np.array([[0.95, 0.0], [0.0, 0.1]])
     B = np.array([[0.1], [0.1]])
     size = float(np.hypot(np.linalg.norm(A), np.linalg.norm(B)))
     reached = int(np.linalg.matrix_rank(np.hstack([B, A @ B])))
     return ERRATA.erratum(
         "long-gains",
-        found.holds
+        report.holds
         and longest > system.gain_bound
         and inputs > system.gain_bound
         and size <= 1
         and reached == 2,
         {"gain": longest, "input": inputs, "gamma": system.gain_bound},
-        satisfied="yes" if found.holds else "no",
+        satisfied="yes" if report.holds else "no",
         gain_bound=system.gain_bound,
         longest=longest,
         inputs=inputs,

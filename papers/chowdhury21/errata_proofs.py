@@ -111,10 +111,10 @@ def missing_proofs() -> Erratum:
         W *= (C_w / np.linalg.norm(W, axis=1))[:, None]  # on the sphere: as large as noise may be
         V = Z.T @ Z + ridge * np.eye(p)
         sums = Z.T @ W
-        found = math.sqrt(float(np.trace(sums.T @ np.linalg.solve(V, sums))))
+        length = math.sqrt(float(np.trace(sums.T @ np.linalg.solve(V, sums))))
         bound = C_w * math.sqrt(limit + n * float(np.linalg.slogdet(V / ridge)[1]))
-        outside = outside + (found > bound)
-        largest = max(largest, found / bound)
+        outside = outside + (length > bound)
+        largest = max(largest, length / bound)
     return ERRATA.erratum(
         "missing-proofs",
         outside <= FAILURE * runs,

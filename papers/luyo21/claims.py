@@ -264,18 +264,18 @@ def widths() -> tuple[Claim, ...]:
         *(
             CLAIMS.claim(
                 "widths",
-                all(have >= need for _, have, need in found),
-                {name: have / need for name, have, need in found},
+                all(have >= need for _, have, need in rows),
+                {name: have / need for name, have, need in rows},
                 locator=locator,
                 corollaries=corollaries,
                 parts=", ".join(
                     (
                         f"{short(have)} where {short(need)} is needed ({name})"
-                        for name, have, need in found
+                        for name, have, need in rows
                     )
                 ),
             )
-            for locator, corollaries, found in (
+            for locator, corollaries, rows in (
                 ("Thm. 7, condition 3", "Cor. 5 and 6", plain),
                 ("Thm. 9, (5)", "Cor. 10 and 11", plus),
             )

@@ -42,17 +42,17 @@ def errata() -> tuple[Erratum, ...]:
 
 
 def lower_clip() -> Erratum:
-    made = printed(JointDP(1.0, 1e-5), SETTING)
+    constants = printed(JointDP(1.0, 1e-5), SETTING)
     H = 5
-    smallest = made.ridge + made.upsilon
-    bonus = made.beta / math.sqrt(smallest)
+    smallest = constants.ridge + constants.upsilon
+    bonus = constants.beta / math.sqrt(smallest)
     a = 3 + bonus  # of w~ = -a, along the feature of one state
     V = 1.0
     lowest = 0.0
     for _ in range(H - 1):
         V = min(float(H), 1.0 - a * V + bonus * abs(V))
         lowest = min(lowest, V)
-    away = (1 + bonus) * smallest / (made.sigma * math.sqrt(SETTING.levels))
+    away = (1 + bonus) * smallest / (constants.sigma * math.sqrt(SETTING.levels))
     return ERRATA.erratum(
         "lower-clip",
         lowest < -H and lowest**2 > H**2,
@@ -104,7 +104,7 @@ def largest_l1(d: int, starts: int = 60) -> float:
     is largest at the outer eigenvectors of S.
     """
     rng = np.random.default_rng(d)
-    found = 0.0
+    largest = 0.0
     upper = np.triu_indices(d)
     for _ in range(starts):
         x, y = (v / np.linalg.norm(v) for v in rng.standard_normal((2, d)))
@@ -113,25 +113,25 @@ def largest_l1(d: int, starts: int = 60) -> float:
             values, vectors = np.linalg.eigh((signs + signs.T) / 2)
             x = vectors[:, -1] if values[-1] > 0 else 0 * x
             y = vectors[:, 0] if values[0] < 0 else 0 * y
-            found = max(found, float(np.abs(np.outer(x, x) - np.outer(y, y))[upper].sum()))
-    return found
+            largest = max(largest, float(np.abs(np.outer(x, x) - np.outer(y, y))[upper].sum()))
+    return largest
 
 
 def l1_sensitivity() -> Erratum:
-    found = {d: largest_l1(d) for d in (2, 3, 5, 10)}
+    distances = {d: largest_l1(d) for d in (2, 3, 5, 10)}
     epsilons = {d: _pure_epsilon(d) for d in (5, 10, 20)}
     return ERRATA.erratum(
         "l1-sensitivity",
-        abs(found[2] - 2.236) < 0.01
-        and abs(found[3] - 2.872) < 0.01
-        and abs(found[5] - 4.272) < 0.01
-        and all(found[d] <= d + 1 for d in found)
+        abs(distances[2] - 2.236) < 0.01
+        and abs(distances[3] - 2.872) < 0.01
+        and abs(distances[5] - 4.272) < 0.01
+        and all(distances[d] <= d + 1 for d in distances)
         and min(epsilons.values()) > 1,
         {
-            **{f"l1_{d}": value for d, value in found.items()},
+            **{f"l1_{d}": value for d, value in distances.items()},
             **{f"epsilon_{d}": value for d, value in epsilons.items()},
         },
-        found=", ".join((f"{value:.2f} (d = {d})" for d, value in found.items())),
+        distances=", ".join((f"{value:.2f} (d = {d})" for d, value in distances.items())),
         epsilons=", ".join((f"{value:.2f} (d = {d})" for d, value in epsilons.items())),
     )
 
@@ -151,23 +151,23 @@ def _pure_epsilon(d: int) -> float:
 
 
 def composition_of_devices() -> Erratum:
-    made = printed(LocalDP(1.0, 1e-5), SETTING)
-    assert isinstance(made.loss, GaussianDP)
-    factor = gaussian_mu(1.0, 1e-5) / made.loss.mu
+    constants = printed(LocalDP(1.0, 1e-5), SETTING)
+    assert isinstance(constants.loss, GaussianDP)
+    factor = gaussian_mu(1.0, 1e-5) / constants.loss.mu
     return ERRATA.erratum(
         "composition-of-devices",
         factor > 4,
-        {"epsilon": made.loss.epsilon_at(1e-5), "factor": factor},
-        epsilon=made.loss.epsilon_at(1e-05),
+        {"epsilon": constants.loss.epsilon_at(1e-5), "factor": factor},
+        epsilon=constants.loss.epsilon_at(1e-05),
         factor=factor,
     )
 
 
 def slack() -> Erratum:
-    made = printed(JointDP(1.0, 1e-5), SETTING)
-    assert isinstance(made.loss, GaussianDP)
-    epsilon = made.loss.epsilon_at(1e-5)
-    factor = gaussian_mu(1.0, 1e-5) / made.loss.mu
+    constants = printed(JointDP(1.0, 1e-5), SETTING)
+    assert isinstance(constants.loss, GaussianDP)
+    epsilon = constants.loss.epsilon_at(1e-5)
+    factor = gaussian_mu(1.0, 1e-5) / constants.loss.mu
     return ERRATA.erratum(
         "slack",
         epsilon < 2e-3 and SETTING.levels == SETTING.tree.leaves.bit_length() + 1,
@@ -241,15 +241,15 @@ def smallest_for_largest() -> Erratum:
 
 def second_moments() -> Erratum:
     H = 5
-    made = printed_plus(JointDP(1.0, 1e-5), SETTING)
+    constants = printed_plus(JointDP(1.0, 1e-5), SETTING)
     largest = float(H**2 * H**2)  # ||phi_{V^2}|| <= H^2 and V^2 <= H^2, both reached by V = H
     return ERRATA.erratum(
         "second-moments",
-        math.isclose(made.sigma[1] / made.sigma[0], H**4 / 5, rel_tol=1e-9),
+        math.isclose(constants.sigma[1] / constants.sigma[0], H**4 / 5, rel_tol=1e-9),
         {"largest": largest},
         largest=largest,
         H_squared=H**2,
-        ratio=made.sigma[1] / made.sigma[0],
+        ratio=constants.sigma[1] / constants.sigma[0],
     )
 
 

@@ -29,21 +29,22 @@ def errata() -> tuple[Erratum, ...]:
 
 
 def missing_constants() -> Erratum:
-    made = printed_linear(_PRIVACY, _SETTING)
+    constants = printed_linear(_PRIVACY, _SETTING)
     d = 5
     enough, without = (
-        d * math.log1p(2 * made.upsilon / shift) for shift in (made.shift, made.upsilon)
+        d * math.log1p(2 * constants.upsilon / shift)
+        for shift in (constants.shift, constants.upsilon)
     )
     return ERRATA.erratum(
         "missing-constants",
         enough <= 2 < without,
-        {"enough": enough, "without": without, "shift": made.shift},
+        {"enough": enough, "without": without, "shift": constants.shift},
         enough=enough,
         without=without,
-        shift=short(made.shift),
-        response_norm=short(made.response_norm),
-        weight_norm=short(made.weight_norm),
-        chi=short(made.chi),
+        shift=short(constants.shift),
+        response_norm=short(constants.response_norm),
+        weight_norm=short(constants.weight_norm),
+        chi=short(constants.chi),
     )
 
 
@@ -61,10 +62,12 @@ def number_of_batches() -> Erratum:
 
 
 def last_release() -> Erratum:
-    made = printed_linear(_PRIVACY, _SETTING)
+    constants = printed_linear(_PRIVACY, _SETTING)
     whole, used = (
         compose(
-            made.losses(_PRIVACY, 5, 5, leaves=made.batches - less, changes=made.batches - less),
+            constants.losses(
+                _PRIVACY, 5, 5, leaves=constants.batches - less, changes=constants.batches - less
+            ),
             delta=1e-5,
         ).epsilon_at(1e-5)
         for less in (0, 1)
@@ -73,23 +76,23 @@ def last_release() -> Erratum:
         "last-release",
         used < whole,
         {"whole": whole, "used": used},
-        batches=made.batches,
+        batches=constants.batches,
         whole=short(whole),
         used=short(used),
     )
 
 
 def tree_twice() -> Erratum:
-    made = printed_linear(_PRIVACY, _SETTING)
+    constants = printed_linear(_PRIVACY, _SETTING)
     H = 5
     delta = 1e-5
     share = 1 / (2 * math.sqrt(8 * H * math.log(4 / delta)))
     failing = delta / (4 * H)
     nodes = (
         2
-        * math.sqrt(2 * math.log(4 * made.levels / failing))
+        * math.sqrt(2 * math.log(4 * constants.levels / failing))
         / share
-        * math.sqrt(8 * made.levels * math.log(2 / failing))
+        * math.sqrt(8 * constants.levels * math.log(2 / failing))
     )
     small = JointDP(1e-3, 1e-5)
     printed = exponent(lambda d: linear_bound(small, _LARGE, 5, int(d)), 1e5)
@@ -97,20 +100,20 @@ def tree_twice() -> Erratum:
     same = exponent(lambda K: mended_bound(small, K, 5, 5), _LARGE)
     return ERRATA.erratum(
         "tree-twice",
-        made.sigma_gram > 5 * nodes
+        constants.sigma_gram > 5 * nodes
         and abs(printed - 1.6) < 0.1
         and abs(mended - 1) < 0.05
         and abs(same - 0.6) < 0.03,
         {
             "needed": nodes,
-            "printed": made.sigma_gram,
+            "printed": constants.sigma_gram,
             "in_d_printed": printed,
             "in_d_mended": mended,
         },
         nodes=short(nodes),
-        sigma_gram=short(made.sigma_gram),
-        factor=made.sigma_gram / nodes,
-        batches=made.batches,
+        sigma_gram=short(constants.sigma_gram),
+        factor=constants.sigma_gram / nodes,
+        batches=constants.batches,
         printed=printed,
         mended=mended,
         same=same,

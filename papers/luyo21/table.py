@@ -138,9 +138,9 @@ def _run_paper(row: Row, quick: bool, users: int | None) -> PaperRuns | str:
     return run_paper(row.case, planned, range(1))
 
 
-def table(found: Sequence[MeasuredRow]) -> Table:
+def table(measured_rows: Sequence[MeasuredRow]) -> Table:
     lines = []
-    for one in found:
+    for one in measured_rows:
         row = one.row
         lines.append(
             (
@@ -168,9 +168,9 @@ def table(found: Sequence[MeasuredRow]) -> Table:
         "measured, tight",
         "bound below K H from K",
     )
-    first = found[0].row.users
-    last = found[1].row.users
-    most = [one.paper.users[-1] for one in found if not isinstance(one.paper, str)]
+    first = measured_rows[0].row.users
+    last = measured_rows[1].row.users
+    most = [one.paper.users[-1] for one in measured_rows if not isinstance(one.paper, str)]
     note = (
         "The rows from Cor. 10 on are not in the paper's Table 1. "
         "Formula: the proof's own constants between K = 1e100 and 1e103, H = d = 5, epsilon = .8, "
@@ -181,8 +181,9 @@ def table(found: Sequence[MeasuredRow]) -> Table:
         "that is enough for the guarantee. "
         "Tight: our tight form, for which the paper proves no regret; "
         f"K from {first[0]:,} to {first[-1]:,} (local, pure and linear: {last[0]:,} to "
-        f"{last[-1]:,}) at epsilon = .8; epsilon from {found[0].row.epsilons[0]:g} to "
-        f"{found[0].row.epsilons[-1]:g} at the largest K; {len(found[0].over_K)} seeds. "
+        f"{last[-1]:,}) at epsilon = .8; epsilon from {measured_rows[0].row.epsilons[0]:g} to "
+        f"{measured_rows[0].row.epsilons[-1]:g} at the largest K; "
+        f"{len(measured_rows[0].over_K)} seeds. "
         "The bounds are for the worst problem. On a single problem regret grows linearly at first "
         "(exponent 1) and stops growing once the problem is solved (exponent 0)."
     )
@@ -245,9 +246,9 @@ def cited(quick: bool, say: Say) -> Table:
     return Table("Rows of Table 1 that cite other papers", headings, tuple(lines), note)
 
 
-def figure(found: Sequence[MeasuredRow]) -> Figure:
+def figure(measured_rows: Sequence[MeasuredRow]) -> Figure:
     names = {"Cor. 5": 0, "Cor. 6": 1, "Thm. 8": 2}
-    shown = [one for one in found if one.row.locator in names]
+    shown = [one for one in measured_rows if one.row.locator in names]
     over_K = []
     over_epsilon = []
     for one in shown:
@@ -302,10 +303,10 @@ def _line(label: str, x: Sequence[float], samples: Array, tone: int, dash: str =
     return Line(label, tuple(map(float, x)), tuple(samples.mean(axis=0)), tuple(error), tone, dash)
 
 
-def claims(found: Sequence[MeasuredRow], quick: bool, say: Say) -> tuple[Claim, ...]:
+def claims(measured_rows: Sequence[MeasuredRow], quick: bool, say: Say) -> tuple[Claim, ...]:
     say("claims about Table 1")
     return (
-        *(_rate(one) for one in found),
+        *(_rate(one) for one in measured_rows),
         local_costs_more(quick),
         variance(quick),
         batching(quick),
@@ -354,7 +355,7 @@ def local_costs_more(quick: bool) -> Claim:
 
 def variance(quick: bool) -> Claim:
     seeds = range(2 if quick else 16)
-    said = []
+    texts = []
     free = True
     for privacy in (JointDP(1.0, DELTA), NoPrivacy()):
         for problem in ("lock", "rand"):
@@ -367,8 +368,8 @@ def variance(quick: bool) -> Claim:
             guarantee = "epsilon = 1" if privacy.epsilon < math.inf else "no privacy"
             if privacy.epsilon < math.inf:
                 free = free and low <= 0 <= high
-            said.append(f"{problem}, {guarantee}: {gap.estimate:+.3g} [{low:.3g}, {high:.3g}]")
-    return CLAIMS.claim("variance", free, measured="; ".join(said), seeds=len(seeds))
+            texts.append(f"{problem}, {guarantee}: {gap.estimate:+.3g} [{low:.3g}, {high:.3g}]")
+    return CLAIMS.claim("variance", free, measured="; ".join(texts), seeds=len(seeds))
 
 
 def batching(quick: bool) -> Claim:

@@ -69,21 +69,21 @@ def reproduce(quick: bool, say: Say, users: int | None = None) -> Reproduction:
 
 def constants() -> Table:
     rows = []
-    asked: list[Request] = [
+    requests: list[Request] = [
         *(JointDP(e, DELTA) for e in (0.1, 0.5, 1.0, 10.0)),
         LocalDP(1.0, DELTA),
     ]
-    for privacy in asked:
-        made = bounds.constants(privacy)
+    for privacy in requests:
+        numbers = bounds.constants(privacy)
         mu = bounds.true_loss(privacy).mu
         rows.append(
             (
                 str(privacy),
-                str(made.levels),
-                f"{short(made.sigma_p1)}, {short(made.sigma_p2)}, {short(made.sigma_r)}",
-                f"{short(made.transitions.lambda_min)}, {short(made.rewards.lambda_min)}",
-                f"{short(made.transitions.nu)}, {short(made.rewards.nu)}",
-                f"{short(made.beta_p)}, {short(made.beta_r)}",
+                str(numbers.levels),
+                f"{short(numbers.sigma_p1)}, {short(numbers.sigma_p2)}, {short(numbers.sigma_r)}",
+                f"{short(numbers.transitions.lambda_min)}, {short(numbers.rewards.lambda_min)}",
+                f"{short(numbers.transitions.nu)}, {short(numbers.rewards.nu)}",
+                f"{short(numbers.beta_p)}, {short(numbers.beta_r)}",
                 short(bounds.true_epsilon(privacy)),
                 short(gaussian_mu(privacy.epsilon, DELTA) / mu),
             )
@@ -136,19 +136,19 @@ def privacy_claims() -> tuple[Claim, ...]:
 
 def regularity_claims() -> tuple[Claim, ...]:
     """Assumption 2 for the paper's noise, by drawing it: sums of m mirrored matrices, shifted."""
-    made = bounds.constants(JointDP(1.0, DELTA))
+    numbers = bounds.constants(JointDP(1.0, DELTA))
     rng = np.random.default_rng(0)
     draws = 2000
-    m = made.levels
+    m = numbers.levels
     d = bounds.D1
-    Sigma = made.transitions.lambda_min
-    z = math.sqrt(m) * made.sigma_p1 * rng.standard_normal((draws, d, d))
+    Sigma = numbers.transitions.lambda_min
+    z = math.sqrt(m) * numbers.sigma_p1 * rng.standard_normal((draws, d, d))
     noise = np.triu(z) + np.triu(z, 1).swapaxes(1, 2)
     Z = noise + 2 * Sigma * np.eye(d)
     low, high = (np.linalg.eigvalsh(Z)[:, i] for i in (0, -1))
-    vectors = math.sqrt(m) * made.sigma_p2 * rng.standard_normal((draws, d))
+    vectors = math.sqrt(m) * numbers.sigma_p2 * rng.standard_normal((draws, d))
     lengths = np.sqrt(np.einsum("ki,kij,kj->k", vectors, np.linalg.inv(Z), vectors))
-    outside = int(((low < Sigma) | (high > 3 * Sigma) | (lengths > made.transitions.nu)).sum())
+    outside = int(((low < Sigma) | (high > 3 * Sigma) | (lengths > numbers.transitions.nu)).sum())
     return (
         CLAIMS.claim(
             "regularity-claims",
@@ -158,7 +158,7 @@ def regularity_claims() -> tuple[Claim, ...]:
             outside=outside,
             least=low.min() / Sigma,
             most=high.max() / Sigma,
-            longest=lengths.max() / made.transitions.nu,
+            longest=lengths.max() / numbers.transitions.nu,
         ),
     )
 
@@ -175,7 +175,7 @@ def _rate(locator: str, bound: Callable[..., float]) -> Claim:
     one = JointDP(1.0, DELTA)
     small = JointDP(1e-6, DELTA)
     far = 1e100
-    found = (
+    exponents = (
         exponent(lambda n: bound(one, n), far),
         -exponent(lambda epsilon: bound(JointDP(epsilon, DELTA), far), 1e-9),
         exponent(lambda d: bound(small, far, bounds.H, int(d)), 1e7),
@@ -183,16 +183,16 @@ def _rate(locator: str, bound: Callable[..., float]) -> Claim:
     )
     start = nontrivial_from(lambda n: bound(one, n))
     claimed = (1 / 2, 1 / 2, 7 / 4, 5 / 2)
-    said = ", ".join(
+    exponents_text = ", ".join(
         f"{value:.2f} in {name}"
-        for name, value in zip(("K", "1/epsilon", "d", "H"), found, strict=True)
+        for name, value in zip(("K", "1/epsilon", "d", "H"), exponents, strict=True)
     )
     return CLAIMS.claim(
         "rate",
-        all(abs(value - want) < 0.06 for value, want in zip(found, claimed, strict=True)),
-        {**dict(zip(("K", "epsilon", "d", "H"), found, strict=True)), "nontrivial_from": start},
+        all(abs(value - want) < 0.06 for value, want in zip(exponents, claimed, strict=True)),
+        {**dict(zip(("K", "epsilon", "d", "H"), exponents, strict=True)), "nontrivial_from": start},
         locator=locator,
-        said=said,
+        exponents_text=exponents_text,
         start=short(start),
     )
 
@@ -291,7 +291,7 @@ def remark_6_8() -> Claim:
 def run_all(quick: bool) -> tuple[Algorithm, ...]:
     many, few = (10_000, 20) if quick else (100_000, 1_000)
     seeds = range(2 if quick else 8)
-    made = []
+    algorithms = []
     for agent, (locator, name, place) in _AGENTS.items():
         promises: tuple[Request, ...] = (JointDP(1.0, DELTA), LocalDP(1.0, DELTA), NoPrivacy())
         ours = [
@@ -302,8 +302,8 @@ def run_all(quick: bool) -> tuple[Algorithm, ...]:
             measured(spec, seeds if spec.episodes > 1_000 else seeds[:2])
             for spec in (*ours, *printed)
         )
-        made.append(Algorithm(locator, name, place, runs))
-    return tuple(made)
+        algorithms.append(Algorithm(locator, name, place, runs))
+    return tuple(algorithms)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -329,15 +329,15 @@ def measure(agent: str, quick: bool, say: Say, users: int | None) -> Measured:
     )
 
 
-def growth(agent: str, found: Measured) -> tuple[Claim, ...]:
+def growth(agent: str, measured_runs: Measured) -> tuple[Claim, ...]:
     bound = bounds.value_bound if agent == "linopt-vi" else bounds.policy_bound
-    over_K = found.tight_over_K
-    over_epsilon = found.tight_over_epsilon
+    over_K = measured_runs.tight_over_K
+    over_epsilon = measured_runs.tight_over_epsilon
     in_K = fitted(list(over_K), np.stack(list(over_K.values()), axis=1))
     in_epsilon = fitted(
         [1 / e for e in over_epsilon], np.stack(list(over_epsilon.values()), axis=1)
     )
-    judged = judge(found.paper, lambda n: bound(JointDP(1.0, DELTA), n))
+    judged = judge(measured_runs.paper, lambda n: bound(JointDP(1.0, DELTA), n))
     equation = "(4)" if agent == "linopt-vi" else "(5)"
     return (
         CLAIMS.claim(
@@ -367,10 +367,10 @@ def growth(agent: str, found: Measured) -> tuple[Claim, ...]:
 def costs(quick: bool, say: Say) -> tuple[Claim, ...]:
     say("the cost of privacy")
     users, seeds = (10_000, range(2)) if quick else (100_000, range(16))
-    found = {}
+    cost_by_agent = {}
     for agent in _AGENTS:
         spec = case(agent, PROBLEM, JointDP(1.0, DELTA), users)
-        found[agent] = privacy_cost(
+        cost_by_agent[agent] = privacy_cost(
             regrets(spec, seeds), regrets(replace(spec, privacy=NoPrivacy()), seeds)
         )
     spec = case("linopt-vi", PROBLEM, JointDP(1.0, DELTA), users)
@@ -388,8 +388,8 @@ def costs(quick: bool, say: Say) -> tuple[Claim, ...]:
         CLAIMS.claim(
             "remark-6-7",
             None,
-            {agent: cost.estimate for agent, cost in found.items()},
-            costs="; ".join((f"{agent} {cost}" for agent, cost in found.items())),
+            {agent: cost.estimate for agent, cost in cost_by_agent.items()},
+            costs="; ".join((f"{agent} {cost}" for agent, cost in cost_by_agent.items())),
             problem=PROBLEM,
             users=users,
         ),
@@ -415,17 +415,17 @@ def costs(quick: bool, say: Say) -> tuple[Claim, ...]:
     )
 
 
-def figure(found: dict[str, Measured]) -> Figure:
+def figure(runs_by_agent: dict[str, Measured]) -> Figure:
     over_K = []
     over_epsilon = []
-    for tone, (agent, one) in enumerate(found.items()):
+    for tone, (agent, one) in enumerate(runs_by_agent.items()):
         over_K += [
             _line(f"{agent}, tight", one.tight_over_K, tone),
             *paper_lines(agent, one.paper, tone),
         ]
         epsilons = dict(sorted(one.tight_over_epsilon.items()))
         over_epsilon.append(_line(f"{agent}, tight", epsilons, tone))
-    users = next(iter(found.values())).tight_over_K
+    users = next(iter(runs_by_agent.values())).tight_over_K
     bound = tuple(bounds.value_bound(JointDP(1.0, DELTA), n) for n in users)
     over_K.append(Line("bound (4)", tuple(map(float, users)), bound, None, 0, "dot"))
     loss = at_random(case("uniform", PROBLEM, NoPrivacy(), 1))

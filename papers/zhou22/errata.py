@@ -47,7 +47,7 @@ def sensitivities() -> Erratum:
             float(np.linalg.norm(x - rng.choice([-1.0, 1.0]) * (x if rng.random() < 0.5 else y))),
         )
     fails = {(delta, H): first_failure(delta, H) for delta in (0.1, 1e-5) for H in (2, 5)}
-    said = ", ".join(
+    thresholds = ", ".join(
         f"{epsilon:.0f} (delta = {delta:g}, H = {H})" for (delta, H), epsilon in fails.items()
     )
     nominal = true_epsilon(JointDP(1.0, 1e-5))
@@ -63,7 +63,7 @@ def sensitivities() -> Erratum:
         matrix=matrix,
         vector=vector,
         nominal=nominal,
-        said=said,
+        thresholds=thresholds,
     )
 
 
@@ -115,15 +115,18 @@ def features_of_the_past() -> Erratum:
 
 
 def first_matrix() -> Erratum:
-    made = constants(JointDP(1.0, 1e-5))
+    numbers = constants(JointDP(1.0, 1e-5))
     rank = int(np.linalg.matrix_rank(np.zeros((5, 5))))
     return ERRATA.erratum(
         "first-matrix",
         rank == 0,
-        {"transitions": 2 * made.transitions.lambda_min, "rewards": 2 * made.rewards.lambda_min},
+        {
+            "transitions": 2 * numbers.transitions.lambda_min,
+            "rewards": 2 * numbers.rewards.lambda_min,
+        },
         rank=rank,
-        shift_p=short(2 * made.transitions.lambda_min),
-        shift_r=short(2 * made.rewards.lambda_min),
+        shift_p=short(2 * numbers.transitions.lambda_min),
+        shift_r=short(2 * numbers.rewards.lambda_min),
     )
 
 
@@ -185,13 +188,13 @@ def reward_factor() -> Erratum:
             5 * size.lambda_max
         )
 
-    found = exponent(proved, 1e4)
+    proved_exponent = exponent(proved, 1e4)
     claimed = exponent(stated, 1e4)
     return ERRATA.erratum(
         "reward-factor",
-        found > claimed + 0.8,
-        {"proved": found, "stated": claimed},
-        found=found,
+        proved_exponent > claimed + 0.8,
+        {"proved": proved_exponent, "stated": claimed},
+        proved_exponent=proved_exponent,
         claimed=claimed,
     )
 

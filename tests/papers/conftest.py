@@ -13,5 +13,5 @@ def quick(paper):
 
 
 @pytest.fixture(scope="session")
-def found():
+def quick_reproduction():
     return quick

@@ -44,8 +44,8 @@ def test_without_noise_it_is_pessimistic_value_iteration_on_counts():
     leads to state 1 in 60 of 80 cases, so it is worth 3/4 - sqrt(2) sqrt(3/16 iota / 80). State 1
     was never seen there, and is worth nothing.
     """
-    made = DPAPVI(states=2, actions=2, horizon=2, rewards=PAYS)
-    plan = made.release(in_memory(logged(TINY)), privacy=confide.NoPrivacy())
+    question = DPAPVI(states=2, actions=2, horizon=2, rewards=PAYS)
+    plan = question.release(in_memory(logged(TINY)), privacy=confide.NoPrivacy())
     iota = math.log(80)
     lower = 0.75 - math.sqrt(2) * math.sqrt(3 / 16 * iota / 80)
     assert plan.values == pytest.approx(np.array([[lower, 0.0], [0.0, 1.0]]))
@@ -61,9 +61,9 @@ def test_golden_values_with_known_counts():
     E = setting.threshold
     iota = math.log(80)
     assert pytest.approx(4 * math.sqrt(2 * math.log(4 * 2 * 4 * 2 / 0.1) / setting.rho)) == E
-    made = DPAPVI(states=2, actions=2, horizon=2, rewards=PAYS)
-    exact = made.release(in_memory(logged(TINY)), privacy=confide.NoPrivacy())
-    guarantee = made.release(
+    question = DPAPVI(states=2, actions=2, horizon=2, rewards=PAYS)
+    exact = question.release(in_memory(logged(TINY)), privacy=confide.NoPrivacy())
+    guarantee = question.release(
         in_memory(logged(TINY)), privacy=confide.CentralDP(1e6, 1e-6), rng=np.random.default_rng(0)
     ).guarantee
     plan = PessimisticPlan(setting, exact.rewards, exact.counts, exact.totals, guarantee, None)
@@ -93,22 +93,24 @@ def test_consistent_counts_solve_the_printed_program():
     rng = np.random.default_rng(0)
     for total, width in [(10.0, 2.0), (0.0, 0.5), (40.0, 3.0), (12.0, 30.0), (-5.0, 1.0)]:
         noisy = rng.normal(3, 5, 6)
-        found = consistent(noisy, np.array([total]), np.array([0, 6]), 2 * width)
+        nearest = consistent(noisy, np.array([total]), np.array([0, 6]), 2 * width)
         kept = np.maximum(noisy, 0)
         total = max(total, 0.0)
-        assert (found >= 0).all() and abs(found.sum() - total) <= width + 1e-9
-        assert np.abs(found - kept).max() == pytest.approx(deviation(kept, total, width), abs=1e-7)
+        assert (nearest >= 0).all() and abs(nearest.sum() - total) <= width + 1e-9
+        assert np.abs(nearest - kept).max() == pytest.approx(
+            deviation(kept, total, width), abs=1e-7
+        )
 
 
 @pytest.mark.parametrize(("calibration", "epsilon"), [("paper", 0.776), ("tight", 1.0)])
 def test_the_guarantee_states_the_true_epsilon_and_the_ledger_pays_it_once(
     tmp_path, calibration, epsilon
 ):
-    made = DPAPVI(states=2, actions=2, horizon=2, rewards=PAYS, calibration=calibration)
+    question = DPAPVI(states=2, actions=2, horizon=2, rewards=PAYS, calibration=calibration)
     ledger = confide.Ledger.init(tmp_path / "budget.sqlite", epsilon=1.2, delta=1.5e-6)
     log = in_memory(logged(TINY))
     with pytest.warns(ConfideWarning, match="nothing is learned"):
-        one, same = (made.release(log, privacy=PRIVATE, ledger=ledger) for _ in range(2))
+        one, same = (question.release(log, privacy=PRIVATE, ledger=ledger) for _ in range(2))
     assert one.guarantee.loss.epsilon_at(1e-6) == pytest.approx(epsilon, rel=2e-3)
     assert verify(one.certificate).epsilon == pytest.approx(epsilon, rel=2e-3)
     assert one.to_bytes() == same.to_bytes() and len(ledger.spends) == 1 and one.learned == 0
@@ -116,14 +118,16 @@ def test_the_guarantee_states_the_true_epsilon_and_the_ledger_pays_it_once(
 
 
 def test_noise_has_the_printed_size():
-    made = DPAPVI(states=8, actions=4, horizon=6, rewards=np.ones(8))
+    question = DPAPVI(states=8, actions=4, horizon=6, rewards=np.ones(8))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        plan = made.release(
+        plan = question.release(
             in_memory(logged([[(0, 0)] * 6])), privacy=PRIVATE, rng=np.random.default_rng(0)
         )
-    assert plan.counts.std() == pytest.approx(made.setting(PRIVATE).noise_std, rel=0.1)
-    assert made.setting(PRIVATE).noise_std == pytest.approx(math.sqrt(2 * 6 / 0.01746), rel=1e-3)
+    assert plan.counts.std() == pytest.approx(question.setting(PRIVATE).noise_std, rel=0.1)
+    assert question.setting(PRIVATE).noise_std == pytest.approx(
+        math.sqrt(2 * 6 / 0.01746), rel=1e-3
+    )
 
 
 def test_what_counts_of_a_user():
@@ -148,16 +152,16 @@ def test_what_counts_of_a_user():
 
 
 def test_the_sensitivity_is_attained():
-    made = DPAPVI(states=2, actions=2, horizon=3, rewards=np.ones(2))
-    statistic = made.statistic()
+    question = DPAPVI(states=2, actions=2, horizon=3, rewards=np.ones(2))
+    statistic = question.statistic()
     one, other = (statistic.contribution(logged([[(s, s)] * 3])) for s in (0, 1))
     assert one.bound.contains(one.values)
     assert np.linalg.norm(one.values - other.values) == pytest.approx(
         statistic.bound.sensitivity("replace")
     )
     assert statistic.bound.sensitivity("replace") == pytest.approx(math.sqrt(4 * 3))
-    assert made.loss(confide.CentralDP(1.0, 1e-6, "null")).mu == pytest.approx(
-        made.loss(PRIVATE).mu / math.sqrt(2)
+    assert question.loss(confide.CentralDP(1.0, 1e-6, "null")).mu == pytest.approx(
+        question.loss(PRIVATE).mu / math.sqrt(2)
     )
 
 
@@ -182,9 +186,9 @@ def test_what_is_refused(wrong, message):
 
 
 def test_pure_privacy_and_damaged_bytes_are_refused():
-    made = DPAPVI(states=2, actions=2, horizon=2, rewards=PAYS)
+    question = DPAPVI(states=2, actions=2, horizon=2, rewards=PAYS)
     with pytest.raises(InvalidParameter, match="delta must be above 0"):
-        made.release(in_memory(logged(TINY)), privacy=confide.CentralDP(1.0, 0.0))
-    plan = made.release(in_memory(logged(TINY)), privacy=confide.NoPrivacy())
+        question.release(in_memory(logged(TINY)), privacy=confide.CentralDP(1.0, 0.0))
+    plan = question.release(in_memory(logged(TINY)), privacy=confide.NoPrivacy())
     with pytest.raises(StateError, match="not a saved plan"):
         PessimisticPlan.from_bytes(dataclasses.replace(plan, counts=plan.counts).to_bytes()[:-30])

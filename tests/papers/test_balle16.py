@@ -81,8 +81,8 @@ def test_noise_falls_with_users_and_with_aggregation():
     )
 
 
-def test_the_figure_has_every_curve_that_the_text_names_for_both_starts(found):
-    drawn = found("balle16").figures
+def test_the_figure_has_every_curve_that_the_text_names_for_both_starts(quick_reproduction):
+    drawn = quick_reproduction("balle16").figures
     assert [each.name for each in drawn] == ["balle16", "balle16_first"]
     for each in drawn:
         first, second, third, last = ([line.label for line in panel.lines] for panel in each.panels)
@@ -128,11 +128,11 @@ def test_excess_risk_is_that_of_the_objectives():
         assert figure.weighted_risk(log, group, np.random.default_rng(5)) > 0
 
 
-def test_dp_lsw_with_pairs_is_as_good_as_lsw_from_fewer_trajectories(found):
+def test_dp_lsw_with_pairs_is_as_good_as_lsw_from_fewer_trajectories(quick_reproduction):
     """The third panel has pairs of states, where LSW keeps the error of the features."""
     numbers = next(
         claim.numbers
-        for claim in found("balle16").empirical
+        for claim in quick_reproduction("balle16").empirical
         if claim.locator == "Sec. 6, third plot" and "lsw_paper" in claim.numbers
     )
     assert numbers["lsw_paper"] == pytest.approx(692_000, rel=0.01)

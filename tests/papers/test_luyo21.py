@@ -21,9 +21,9 @@ def test_golden_values():
     assert by_name["Remark 2, E.3"] == pytest.approx(0.7, rel=1e-3)
 
 
-@pytest.mark.parametrize(("d", "found"), [(2, 2.2361), (3, 2.8723), (5, 4.2720)])
-def test_l1_sensitivities(d, found):
-    assert luyo21_errata.largest_l1(d) == pytest.approx(found, abs=1e-4)
+@pytest.mark.parametrize(("d", "distance"), [(2, 2.2361), (3, 2.8723), (5, 4.2720)])
+def test_l1_sensitivities(d, distance):
+    assert luyo21_errata.largest_l1(d) == pytest.approx(distance, abs=1e-4)
 
 
 def test_bounds_are_increasing_and_cross_what_is_trivial_once():

@@ -44,8 +44,10 @@ def test_false_claims_are_findings_and_false_errata_are_failures(monkeypatch, st
 
 def test_json_is_machine_readable(monkeypatch):
     monkeypatch.setattr(papers, "reproduce", lambda *_, **__: small(True))
-    told = json.loads(call("balle16", "--json").stdout)
-    assert told["paper"] == "balle16" and told["calibrations"][0]["verdict"] == "does not hold"
+    document = json.loads(call("balle16", "--json").stdout)
+    assert (
+        document["paper"] == "balle16" and document["calibrations"][0]["verdict"] == "does not hold"
+    )
 
 
 def test_out_writes_the_page(tmp_path):

@@ -127,12 +127,12 @@ def test_claims_that_runs_cannot_test_say_so():
 
 
 def test_json_is_json():
-    told = json.loads(as_json(SMALL))
-    assert told == document(SMALL)
-    assert told["calibrations"][0]["numbers"] == {"x": "inf"}
-    assert [claim["verdict"] for claim in told["calibrations"]] == ["holds", "does not hold"]
-    assert told["broken"] == [3]
-    assert [erratum["verdict"] for erratum in told["errata"]] == ["shown", "text", "NOT SHOWN"]
+    parsed = json.loads(as_json(SMALL))
+    assert parsed == document(SMALL)
+    assert parsed["calibrations"][0]["numbers"] == {"x": "inf"}
+    assert [claim["verdict"] for claim in parsed["calibrations"]] == ["holds", "does not hold"]
+    assert parsed["broken"] == [3]
+    assert [erratum["verdict"] for erratum in parsed["errata"]] == ["shown", "text", "NOT SHOWN"]
 
 
 def test_the_same_findings_are_the_same_bytes(tmp_path):
@@ -143,12 +143,12 @@ def test_the_same_findings_are_the_same_bytes(tmp_path):
     )
 
 
-def test_computations_and_runs_are_the_same_twice(found):
+def test_computations_and_runs_are_the_same_twice(quick_reproduction):
     from confide.privacy.request import JointDP
     from papers.runs import case, regrets
     from papers.zhou22 import errata as zhou22_errata
 
-    assert zhou22_errata.errata() == found("zhou22").errata
+    assert zhou22_errata.errata() == quick_reproduction("zhou22").errata
     spec = case("ucrl-vtr", "lock", JointDP(1.0, 1e-5), 1_000)
     assert (regrets(spec, range(2)) == regrets(spec, range(2))).all()
 

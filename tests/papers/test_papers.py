@@ -33,33 +33,37 @@ SLACK = {
 
 
 @pytest.mark.parametrize("paper", PAPERS)
-def test_every_erratum_is_shown(found, paper):
-    errata = found(paper).errata
+def test_every_erratum_is_shown(quick_reproduction, paper):
+    errata = quick_reproduction(paper).errata
     assert [erratum.number for erratum in errata] == list(range(1, ERRATA[paper] + 1))
     assert [erratum.number for erratum in errata if erratum.stands is False] == []
-    assert found(paper).broken == ()
-    assert {erratum.number for erratum in found(paper).slack} == SLACK[paper]
-    assert len(found(paper).wrong) + len(found(paper).slack) == len(errata)
+    assert quick_reproduction(paper).broken == ()
+    assert {erratum.number for erratum in quick_reproduction(paper).slack} == SLACK[paper]
+    assert len(quick_reproduction(paper).wrong) + len(quick_reproduction(paper).slack) == len(
+        errata
+    )
     for erratum in errata:
         assert erratum.says and erratum.true and erratum.locator
         assert (erratum.stands is None) or erratum.computed  # what is shown has a computation
 
 
 @pytest.mark.parametrize("paper", PAPERS)
-def test_the_false_claims_are_found_and_no_other(found, paper):
-    reproduction = found(paper)
+def test_the_false_claims_are_found_and_no_other(quick_reproduction, paper):
+    reproduction = quick_reproduction(paper)
     assert {
         claim.locator for claim in reproduction.calibrations if claim.holds is False
     } == REFUTED[paper]
 
 
 @pytest.mark.parametrize(("paper", "claims"), [("luyo21", 7), ("zhou22", 2), ("chowdhury21", 1)])
-def test_with_few_users_claims_about_regret_are_not_tested(found, paper, claims):
+def test_with_few_users_claims_about_regret_are_not_tested(quick_reproduction, paper, claims):
     """The bounds are far above the regret of uniform play, and regret is linear.
 
     The text has both numbers.
     """
-    untested = [claim for claim in found(paper).empirical if claim.holds == "not tested"]
+    untested = [
+        claim for claim in quick_reproduction(paper).empirical if claim.holds == "not tested"
+    ]
     assert len(untested) == claims
     for claim in untested:
         assert claim.verdict == "not tested"
@@ -71,8 +75,8 @@ def test_with_few_users_claims_about_regret_are_not_tested(found, paper, claims)
 
 
 @pytest.mark.parametrize("paper", PAPERS)
-def test_all_parts_are_there_and_all_numbers_are_numbers(found, paper):
-    reproduction = found(paper)
+def test_all_parts_are_there_and_all_numbers_are_numbers(quick_reproduction, paper):
+    reproduction = quick_reproduction(paper)
     assert (
         reproduction.quick
         and reproduction.key.startswith("[")
@@ -94,9 +98,9 @@ def test_all_parts_are_there_and_all_numbers_are_numbers(found, paper):
 
 
 @pytest.mark.parametrize("paper", PAPERS)
-def test_printed_noise_never_gives_more_than_it_should_where_it_is_run(found, paper):
+def test_printed_noise_never_gives_more_than_it_should_where_it_is_run(quick_reproduction, paper):
     """A run whose constants do not give the guarantee is refused before the first user."""
-    for one in found(paper).algorithms:
+    for one in quick_reproduction(paper).algorithms:
         for run in one.measured:
             nominal = run.setting.partition("epsilon=")[2].partition(",")[0]
             if nominal and run.true_epsilon is not None:

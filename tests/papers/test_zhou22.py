@@ -17,11 +17,11 @@ def test_golden_values():
     assert errata.concentrated().numbers["at_1"] == pytest.approx(1 + 1 / (16 * 12.899), rel=1e-4)
 
 
-def test_the_agent_s_own_account_agrees(found):
+def test_the_agent_s_own_account_agrees(quick_reproduction):
     """The agent's epsilon is a little smaller, because its features are never negative."""
     epsilons = [
         run.true_epsilon
-        for algorithm in found("zhou22").algorithms
+        for algorithm in quick_reproduction("zhou22").algorithms
         for run in algorithm.measured
         if run.setting.startswith("paper, JointDP")
     ]
