@@ -69,7 +69,7 @@ def walk(start, rows, live, paying, users, cap, rng):
 
 
 @dataclass(frozen=True)
-class LoggedProblem:
+class LoggedChain:
     """A Markov chain whose states from `live` on end a trajectory.
 
     A trajectory that ends in state `paying` earns 1.
@@ -102,7 +102,7 @@ class Log:
     `blocks` simulates the same trajectories again.
     """
 
-    problem: LoggedProblem
+    problem: LoggedChain
     size: int
     seed: tuple[int, ...]
     held: dict[Any, Any] = field(default_factory=dict)
@@ -137,7 +137,7 @@ def cumulative(table: np.ndarray) -> np.ndarray:
     return sums
 
 
-def chain_problem(states: int = 40) -> LoggedProblem:
+def chain_problem(states: int = 40) -> LoggedChain:
     """Stay with 1/2, else advance; the step in the last state pays and ends the trajectory.
 
     Uniform start.
@@ -147,12 +147,12 @@ def chain_problem(states: int = 40) -> LoggedProblem:
         P[s, s] = P[s, s + 1] = 0.5
     P[-1, -1] = 1.0
     equal = np.full(states, 1 / states)
-    return LoggedProblem(
+    return LoggedChain(
         cumulative(equal), cumulative(P), states, states, chain_values(states=states), equal
     )
 
 
-def icu_problem() -> LoggedProblem:
+def icu_problem() -> LoggedChain:
     """Clinicians' policy; the step before survival pays.
 
     Errors are weighted by how often a state is visited.
@@ -170,12 +170,12 @@ def icu_problem() -> LoggedProblem:
     live = table[:DEATH, :DEATH]
     values = np.zeros(S)
     values[:DEATH] = np.linalg.solve(np.eye(DEATH) - live, table[:DEATH, SURVIVAL])
-    bare = LoggedProblem(
+    bare = LoggedChain(
         cumulative(truth.start), cumulative(table), DEATH, SURVIVAL, values, np.full(S, 1 / S), 400
     )
     visits = CountsAndSums(states=S, visits=None, return_bound=1.0).statistic()
     counts = visits.bound.unpack(Log(bare, 200_000, (99,)).total(visits).values)[0]
-    return LoggedProblem(bare.start, bare.rows, DEATH, SURVIVAL, values, counts / counts.sum(), 400)
+    return LoggedChain(bare.start, bare.rows, DEATH, SURVIVAL, values, counts / counts.sum(), 400)
 
 
 def principal(table: np.ndarray, components: int) -> np.ndarray:

@@ -186,7 +186,7 @@ def trial():
 
 
 @dataclass(frozen=True)
-class LoggedProblem:
+class SimulatedProblem:
     name: str
     problem: TabularMDP
     end: tuple = ()
@@ -268,11 +268,11 @@ class LoggedProblem:
 def logged_problems():
     earned = (1 - GAMMA**20) / (1 - GAMMA)
     return [
-        LoggedProblem("grid", grid(), end=(35,)),
-        LoggedProblem("garnet", garnet(states=50, actions=5, horizon=20, seed=0), most=earned),
-        LoggedProblem("riverswim", riverswim(horizon=20), most=earned),
-        LoggedProblem("clinic", hospital(), end=(5,)),
-        LoggedProblem("trial", trial(), clip=10 / 3),
+        SimulatedProblem("grid", grid(), end=(35,)),
+        SimulatedProblem("garnet", garnet(states=50, actions=5, horizon=20, seed=0), most=earned),
+        SimulatedProblem("riverswim", riverswim(horizon=20), most=earned),
+        SimulatedProblem("clinic", hospital(), end=(5,)),
+        SimulatedProblem("trial", trial(), clip=10 / 3),
     ]
 
 

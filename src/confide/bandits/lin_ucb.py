@@ -57,13 +57,13 @@ class PrintedOptimism:
 
     def describe(self) -> Description:
         last_shift = self.printed.shift(self.printed.users)
-        planning = f"V + {last_shift:.3g} I after the last user, and the printed width"
+        planning = f"V + {last_shift:.3g} I after the last user, and the width of the paper"
         if self.scale != 1:
             planning += f" x {self.scale:g}"
         return Description("paper", planning, self.bound.rows)
 
 
-def calibrate_as_printed(
+def calibrate_as_in_paper(
     public: LinearBanditPublic,
     *,
     episodes: int,
@@ -97,8 +97,8 @@ class LinUCB(Learner):
     releases alone.
 
     Reference: calibration="paper" is [Shariff18, Alg. 1 and Sec. 4.2], and [Zheng20] under
-    `LocalDP`. There is a release per user through a binary tree, with the printed noise, shift and
-    width. `bonus_scale` multiplies the width. The guarantee states the exact loss of that noise,
+    `LocalDP`. There is a release per user through a binary tree, with the noise, the shift and the
+    width of the paper. `bonus_scale` multiplies the width. The guarantee states the exact loss of that noise,
     which is far less than what was asked for.
 
     Departures: rewards are centred, so |y| <= 1/2 and ||theta|| <= 1/2. Matrices carry noise in the
@@ -157,7 +157,7 @@ class LinUCB(Learner):
                 spread=scale,
             )
         else:
-            calibrated = calibrate_as_printed(
+            calibrated = calibrate_as_in_paper(
                 public,
                 episodes=episodes,
                 privacy=privacy,
