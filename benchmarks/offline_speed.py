@@ -52,7 +52,15 @@ def bare_scan(path):
 
 
 def estimator_of(rewards):
-    return ModelRelease(states=STATES, actions=ACTIONS, discount=0.95, rewards=rewards, ends=False)
+    """Return the estimator. Rewards are learned if `rewards` is None."""
+    return ModelRelease(
+        states=STATES,
+        actions=ACTIONS,
+        discount=0.95,
+        rewards=rewards,
+        reward_range=(0.0, 1.0),
+        ends=False,
+    )
 
 
 def count_transitions(path, rewards):
