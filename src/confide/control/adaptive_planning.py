@@ -34,6 +34,7 @@ from confide.control.identification_planning import (
     sampled_gains,
     with_exploration,
 )
+from confide.planners.history import History
 from confide.planners.public_round import PublicRound
 from confide.policy import LinearPolicy
 from confide.privacy.bounded import Released
@@ -85,25 +86,13 @@ class ControlRound:
 def plan_batch(problem: ControlProblem, released: Released) -> ControlRound:
     """Decide the next batch from everything released so far."""
     costs = problem.costs
-    states = problem.states
-    inputs = problem.inputs
-    history = recall_experiments(
-        released,
-        {
-            "policy": POLICIES,
-            "step": costs.horizon,
-            "input": inputs,
-            "state": states,
-            "row": states + inputs,
-        },
-        weight=problem.weight,
-        batches=len(problem.times),
-    )
+    history = _recall_history(problem, released)
     experiments = experiments_in(history)
     rng = np.random.default_rng([int(history["seed"]), released.generation])
     estimate = prior(costs)
     signal = None
-    gains = np.zeros((POLICIES, costs.horizon, inputs, states))
+    # Before anything is known, the open loop (u = 0) is played.
+    gains = np.zeros((POLICIES, costs.horizon, problem.inputs, problem.states))
     if experiments:
         estimate, information = identify(experiments, last_estimate(history), costs, rng)
         signal = float(1 / np.sqrt(np.diag(estimate.covariance)).mean())
@@ -135,6 +124,18 @@ def plan_batch(problem: ControlProblem, released: Released) -> ControlRound:
     policies = tuple(LinearPolicy(policy_gains) for policy_gains in different_gains)
     public = PublicRound(policies, history.arrays, signal)
     return ControlRound(public, estimate.mean, clip, cap, scales)
+
+
+def _recall_history(problem: ControlProblem, released: Released) -> History:
+    """All batches so far, the one that the release has just closed included."""
+    sizes = {
+        "policy": POLICIES,
+        "step": problem.costs.horizon,
+        "input": problem.inputs,
+        "state": problem.states,
+        "row": problem.states + problem.inputs,
+    }
+    return recall_experiments(released, sizes, weight=problem.weight, batches=len(problem.times))
 
 
 def choose_gains(

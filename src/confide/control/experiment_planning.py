@@ -1,9 +1,9 @@
 """What planning remembers of earlier batches of a linear system: one experiment for each batch.
 
-All of it is public. What leaves this file is the memory between two rounds, with the names of arrays
-in `LAYOUT`. On a device this memory comes from a server, so the layout checks all of it before
-anything is used. Runs that were saved hold these names, so renaming one needs a new version of the
-agent.
+All of it is public. What leaves this file is the memory between two rounds, with the names of
+arrays in `LAYOUT`. On a device this memory comes from a server, so the layout checks all of it
+before anything is used. Runs that were saved hold these names, so renaming one needs a new version
+of the agent.
 """
 
 import math

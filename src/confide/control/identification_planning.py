@@ -463,7 +463,7 @@ def excitation_gains(costs: Costs, pairs: int, rng: np.random.Generator) -> Arra
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExplorationBudget:
-    """What a batch may cost, in each scenario. The unit is what the open loop costs a user there."""
+    """What a batch may cost, in units of what the open loop costs a user in a scenario."""
 
     # How much more than the open loop the users before this batch have cost [i].
     spent: Array

@@ -49,8 +49,8 @@ from confide.privatizers.schedule import one_tree
 from confide.problems.lq import LQPublic
 from confide.problems.sizes import ProblemSizes
 
-# The cap in units of 1 + s^2, which is about the trace of one step. Chosen by measurement: regret is
-# flat between 0.8 and 1.3. Privacy holds for any cap.
+# The cap in units of 1 + s^2, which is about the trace of one step. Chosen by measurement: regret
+# is flat between 0.8 and 1.3. Privacy holds for any cap.
 CAP_IN_STEPS = 1.0
 
 
@@ -235,8 +235,8 @@ class OFULQ(Learner):
 
     Reference: [Chowdhury21, Alg. 1]. What its lines do, and where:
 
-    - line 1, the counters B_1 and B_2: one `Tree` for the joint query in `paper`, with the constants
-      of `control/printed.py`
+    - line 1, the counters B_1 and B_2: one `Tree` for the joint query in `paper`, with the
+      constants of `control/printed.py`
     - line 3, T_{1,k} and T_{2,k}: `privatizers/central.py`; `ControlRows.unpack` reads both from a
       release
     - line 4, the set C_k(alpha) of (7), (8) and Lemma 1: `printed_set` in

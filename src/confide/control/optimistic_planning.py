@@ -15,12 +15,12 @@ released sums of z z^T and C [p, n] those of z x'^T; J is the expected cost of a
 Departures from the paper, with their reasons:
 
 - As printed, beta_k reads the exact Z^T Z, which nobody released: a leak. Here every number is a
-  function of the release. The paper's own bound on ln det, in the proof of Thm. 1, reads no data and
-  would mend the leak as well.
+  function of the release. The paper's own bound on ln det, in the proof of Thm. 1, reads no data,
+  and would mend the leak as well.
 - The paper leaves the search open. J is not convex in Theta, and the search here is local, with two
   starts.
-- The paper's set of systems asks for controllable ones. Such a set is not closed, so that no minimum
-  need exist. Controllability is not asked for here.
+- The paper's set of systems asks for controllable ones. Such a set is not closed, so that no
+  minimum need exist. Controllability is not asked for here.
 """
 
 import math

@@ -52,8 +52,8 @@ WORTH_LEAVING_OUT = 0.8
 # a large clip.
 PRIVATE_REACH = 2.0
 EXACT_REACH = 100.0
-# Exploration costs more than it saves if there are fewer users than so many times those of the first
-# two batches. Then nothing is explored. The second number is for runs without privacy.
+# Exploration costs more than it saves if there are fewer users than so many times those of the
+# first two batches. Then nothing is explored. The second number is for runs without privacy.
 WORTHWHILE_USERS = 40
 WORTHWHILE_USERS_EXACT = 4
 # How many times as many users have been served at the end of a batch as at the end of the one
@@ -93,7 +93,10 @@ class AdaptiveControl:
     def describe(self) -> Description:
         problem = self.problem
         if problem.samples:
-            systems = f"{problem.samples} samples, {problem.spread:g} x the posterior's standard deviation"
+            systems = (
+                f"{problem.samples} samples, {problem.spread:g} x the posterior's standard "
+                "deviation"
+            )
         else:
             systems = "its mean"
         if problem.explores:

@@ -1,6 +1,10 @@
-"""What tells on held-out people whether a policy is better: gains and returns with their squares.
+"""What held-out people contribute to say whether a policy is better: gains and returns, with their
+squares.
 
-PRIVATE until noise is added.
+PRIVATE until noise is added. What leaves this file is a `Bounded` sum, and the `identity` of
+`Moments`, which stands in ledgers and certificates. Nothing here may be changed without a new
+proof: privacy rests on the sensitivity of `Moments`, and the truth of a bound on what counts where
+a trajectory is not known (`Gains`, `Shortfalls`).
 """
 
 import math
@@ -17,7 +21,7 @@ from confide.privacy.bounded import Bounded, grid_for
 from confide.privacy.request import Relation, parse_relation
 from confide.trajectory import LoggedUsers
 
-# Of squares: they cost at most 5.4 % more noise on the sum.
+# The weight of squares beside the numbers. They cost at most 5.4 % more noise on the sum with it.
 BALANCE = 1 / 3
 
 
@@ -42,10 +46,8 @@ class Moments:
     balance: float = BALANCE
 
     def __post_init__(self) -> None:
-        (
-            real("low", self.low, at_least=-1e3, at_most=0),
-            real("high", self.high, at_least=0, at_most=1e3),
-        )
+        real("low", self.low, at_least=-1e3, at_most=0)
+        real("high", self.high, at_least=0, at_most=1e3)
         real("balance", self.balance, at_least=1e-3, at_most=1e3)
         if not self.high - self.low >= 1e-3 or self.balance * self._most > 0.5:
             raise InvalidParameter(
@@ -79,10 +81,10 @@ class Moments:
         m = self._most
         k = self.balance
         if parse_relation(relation) == Relation.NULL:
-            return m * math.hypot(1, k * m) + math.sqrt(2) * self.grid
-        return (self.high - self.low) * math.hypot(1, k * (self.high + self.low)) + math.sqrt(
-            2
-        ) * self.grid
+            exact = m * math.hypot(1, k * m)
+        else:
+            exact = (self.high - self.low) * math.hypot(1, k * (self.high + self.low))
+        return exact + math.sqrt(2) * self.grid
 
     def l1_sensitivity(self, relation: Relation) -> float:
         m = self._most
@@ -92,18 +94,24 @@ class Moments:
         return (self.high - self.low) * (1 + k * abs(self.high + self.low)) + 2 * self.grid
 
     def contains(self, values: Array) -> bool:
+        """Whether this can be one user."""
         x, square = values
-        return bool(
-            self.low - self.grid <= x <= self.high + self.grid
-            and abs(square - self.balance * x**2) <= (1 + 2 * self.balance * self._most) * self.grid
-        )
+        in_range = self.low - self.grid <= x <= self.high + self.grid
+        # Rounding moves x and its square.
+        room = (1 + 2 * self.balance * self._most) * self.grid
+        return bool(in_range and abs(square - self.balance * x**2) <= room)
 
     def sum_of_numbers(self, numbers: Array, unit: float) -> Bounded:
-        """One number per user, in units, before the clip."""
-        # What is printed must not depend on the data.
+        """Clip one number per user [user], divided by the unit, and add them up with their squares.
+
+        A number that is not finite contributes zero.
+        """
+        # NumPy would warn about numbers that are not finite, and a warning must not depend on data.
         with np.errstate(all="ignore"):
-            x = np.clip(np.where(np.isfinite(numbers), numbers / unit, 0.0), self.low, self.high)
-            sums = np.array([np.rint(part / self.grid).sum() for part in (x, self.balance * x**2)])
+            finite = np.where(np.isfinite(numbers), numbers / unit, 0.0)
+            x = np.clip(finite, self.low, self.high)
+            columns = (x, self.balance * x**2)
+            sums = np.array([np.rint(column / self.grid).sum() for column in columns])
         return Bounded(sums * self.grid, self, len(numbers))
 
 
@@ -113,13 +121,16 @@ class Gains:
     discount^t r_t (min(rho_t, clip) - 1).
 
     rho_t is the product up to step t of 1 - share + share target(a | s) / p, p the logged
-    probability of the action; 1 where the policy goes on as logged. Rewards are public or clipped,
-    and not negative, so that -worth <= D <= (clip - 1) worth, worth = rest [-1] being the most that
-    a return can be: `rest` [k] is the most that k steps can earn. Divided by clip * worth it lies
-    in [-1/clip, 1 - 1/clip]. A user's first trajectory counts, up to the first step that is
-    missing. After it, and after a record that stops early and at no end, the least that D can be
-    counts: the bound on the gain stays one from below. A user who is not valid contributes zero, as
-    everywhere: as if the policy changed nothing for them.
+    probability of the action; 1 where the policy goes on as logged.
+
+    Range: rewards are public or clipped, and not negative, so that -worth <= D <= (clip - 1) worth,
+    worth = rest [-1] being the most that a return can be. `rest` [k] is the most that k steps can
+    earn. Divided by clip * worth, D lies in [-1/clip, 1 - 1/clip].
+
+    What is not known: a user's first trajectory counts, up to the first step that is missing. After
+    it, and after a record that stops early and at no end, the least that D can be counts, so the
+    bound on the gain stays one from below. A user who is not valid contributes zero, as if the
+    policy changed nothing for them.
     """
 
     bound: Moments

@@ -35,7 +35,7 @@ MODEL_Z = 2.0
 # A cell is looked at if the learned model expects a count of more standard deviations of noise than
 # this. Chosen by measurement on the same page.
 LEAST_CELL_STDS = 0.25
-# A row is looked at if it has visits of more standard deviations than this. Chosen by measurement on
+# A row is looked at if its visits are more standard deviations than this. Chosen by measurement on
 # the same page.
 LEAST_ROW_STDS = 3.0
 # A policy takes some actions rarely. Those that it takes less often than this share of an even

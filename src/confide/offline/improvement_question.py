@@ -57,8 +57,8 @@ if TYPE_CHECKING:
 # The share of the budget that counts get with the method "model". The rest is for returns of the
 # logged policy. Measured (benchmarks/results/improvement.md).
 COUNTS_SHARE = 0.9
-# The share of the budget that gains get, if the method is "weights" and the value of the policy gets
-# an interval. The rest is for counts. A larger share gives higher bounds and wider intervals.
+# The share of the budget that gains get, if the method is "weights" and the value of the policy
+# gets an interval. The rest is for counts. A larger share gives higher bounds and wider intervals.
 # It is a part of the id in the ledger.
 GAINS_SHARE = 0.5
 # If a log does not say which share of the users was held out, half of them are taken to be.
@@ -313,7 +313,7 @@ def _noise_of(privacy: Request, share: float = 1.0) -> Callable[[float], tuple[f
 
 
 def _moments(clip: float) -> Moments:
-    """The bound of a user's gain, which was divided by the clip: a weight in [0, clip], less one."""
+    """The bound of a user's gain: a weight in [0, clip], less one, divided by the clip."""
     return Moments(-1 / clip, 1 - 1 / clip)
 
 

@@ -1,5 +1,9 @@
 """A policy that was planned in a released model: what to do, where that differs from the logged
 policy, and why. Public.
+
+What leaves this file: `policy.json` (format `FORMAT`), which people and `confide evaluate` read,
+and `policy.npz`. Names and meanings of the fields in `to_json` may not change without a new format.
+Texts may be changed freely.
 """
 
 import json
@@ -27,22 +31,23 @@ class Departure:
     """One state in which the policy takes another action than was usual, and what the model says of
     it.
 
-    `logged` is the share of this action in the log; `gain` how much more the rest of a trajectory
-    is worth if it is taken here instead of what was logged, with its standard deviation; `chance`
-    the probability that the gain is positive, given the release. All are estimates from noisy
-    counts. `visits` are noisy counts of the state.
+    All numbers are estimates from noisy counts.
     """
 
+    # The labels of the state and of the action, and their numbers.
     state: str
     action: str
-    # Of the state.
     number: int
-    # Of the action.
     choice: int
+    # The share of this action in the log.
     logged: float
+    # How much more the rest of a trajectory is worth if the action is taken here instead of what
+    # was logged, and its standard deviation.
     gain: float
     gain_std: float
+    # The probability that the gain is positive, given the release.
     chance: float
+    # How often the state was met.
     visits: float
 
     def to_json(self) -> dict[str, Any]:
@@ -87,7 +92,7 @@ class LearnedPolicy:
     gains: Array = field(repr=False)
     gain_std: Array = field(repr=False)
     visits: Array = field(repr=False)  # [s]
-    # Of value - behaviour_value, given the release.
+    # The standard deviation of value - behaviour_value, given the release.
     improvement_std: float = 0.0
     labels: Labels = field(default_factory=Labels, repr=False)
     logged: Value = NO_VALUE
@@ -133,23 +138,18 @@ class LearnedPolicy:
         chance = ndtr(self.gains / np.maximum(self.gain_std, 1e-300))
         departures = [
             Departure(
-                label_or_number(self.labels.state, s),
-                label_or_number(self.labels.action, a),
-                s,
-                a,
-                *(
-                    float(part)
-                    for part in (
-                        self.behaviour[s, a],
-                        self.gains[s],
-                        self.gain_std[s],
-                        chance[s],
-                        self.visits[s],
-                    )
-                ),
+                state=label_or_number(self.labels.state, state),
+                action=label_or_number(self.labels.action, action),
+                number=state,
+                choice=action,
+                logged=float(self.behaviour[state, action]),
+                gain=float(self.gains[state]),
+                gain_std=float(self.gain_std[state]),
+                chance=float(chance[state]),
+                visits=float(self.visits[state]),
             )
-            for s, a in enumerate(map(int, self.choices))
-            if a < self.actions
+            for state, action in enumerate(map(int, self.choices))
+            if action < self.actions
         ]
         return sorted(departures, key=lambda each: -each.gain * max(each.visits, 0.0))
 
@@ -162,8 +162,17 @@ class LearnedPolicy:
 
     def to_json(self) -> dict[str, Any]:
         names = [label_or_number(self.labels.action, a) for a in range(self.actions)]
-        done = [names[a] if a < self.actions else "as logged" for a in map(int, self.choices)]
-        members = self.labels.members
+        # What is done in each state, in words.
+        instructions = [
+            names[choice] if choice < self.actions else "as logged"
+            for choice in map(int, self.choices)
+        ]
+        # The labels of a log may be put together into states. Then each label gets a line, too.
+        by_label = {
+            label: instructions[state]
+            for state, labels in enumerate(self.labels.members or ())
+            for label in labels
+        }
         return {
             "format": FORMAT,
             "logged": self.logged.to_json(),
@@ -172,17 +181,12 @@ class LearnedPolicy:
             "improvement_std": self.improvement_std,
             "pessimism": self.pessimism,
             "actions": names,
-            "policy": {label_or_number(self.labels.state, s): what for s, what in enumerate(done)},
-            **(
-                {
-                    "policy_of_members": {
-                        label: done[s] for s, each in enumerate(members) for label in each
-                    }
-                }
-                if members
-                else {}
-            ),
-            "departures": [each.to_json() for each in self.departures()],
+            "policy": {
+                label_or_number(self.labels.state, state): instruction
+                for state, instruction in enumerate(instructions)
+            },
+            **({"policy_of_members": by_label} if self.labels.members else {}),
+            "departures": [departure.to_json() for departure in self.departures()],
         }
 
     def save(self, folder: str | Path) -> None:

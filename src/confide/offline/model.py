@@ -68,7 +68,7 @@ _TABLE_NUMBERS = ("states", "actions", "discount", "reward_low", "reward_high", 
 _RETURNS = ("logged_returns", "state_returns")
 # The level of intervals. A matter of taste; certificates and reports state it.
 LEVEL = 0.9
-# Intervals are wider by this factor than normal quantiles say, because variances are estimated, too.
+# Intervals are wider by this factor than normal quantiles say, because variances are estimates.
 # How often intervals hold with it was measured: benchmarks/results/values_learn.md.
 WIDER = 1.05
 _COUNTS = ("counts", "cuts", "totals", "reward_sums", "starts")

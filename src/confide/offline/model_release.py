@@ -208,7 +208,7 @@ class ModelRelease(LogQuestion[PrivateModel]):
         )
 
     def _support(self, terminal: Bools) -> Support:
-        """The transitions that can be. If ends are transitions, there is one more state, the end."""
+        """The transitions that can be. If ends are transitions, the end is one more state."""
         ends = 1 if self.ends else 0
         listed = self.support
         if listed is not None and self.ends:
@@ -380,8 +380,7 @@ class ModelRelease(LogQuestion[PrivateModel]):
         kind("model", model, PrivateModel)
         table = model.table
         rows = model.rows
-        # It is a matter of taste that three standard deviations of noise, and half of the pairs, are
-        # where this is worth a warning.
+        # Three standard deviations of noise, and half of the pairs: both are matters of taste.
         clear = rows.visits > 3 * rows.visit_std
         clear_pairs = int(clear[table.support.open].sum())
         all_pairs = int(table.support.open.sum())

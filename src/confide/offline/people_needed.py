@@ -184,8 +184,8 @@ def people_needed(
         high = 4 * high
         if high > _MOST_PEOPLE:
             raise InvalidParameter(
-                f"more than {_MOST_PEOPLE:,.0f} people would be needed: use a larger epsilon, or fewer "
-                "states and actions"
+                f"more than {_MOST_PEOPLE:,.0f} people would be needed: use a larger epsilon, or "
+                "fewer states and actions"
             )
     while high > _PRECISION * low and high > _LEAST_PEOPLE:
         middle = math.sqrt(low * high)

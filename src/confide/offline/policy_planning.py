@@ -1,7 +1,8 @@
 """Values and plans in a released model of a table. Arrays go in, policies come out.
 
-`dynamics` turns estimated rows into probabilities of transitions, `state_values` computes the value
-of a policy in them, and `plan_pessimistically` finds a policy and tests whether it may be announced.
+`dynamics` turns estimated rows into probabilities of transitions, and `state_values` computes the
+value of a policy in them. `plan_pessimistically` finds a policy, and tests whether it may be
+announced.
 
 All of it is post-processing of a release, so everything here may be changed without an effect on
 privacy. Nothing leaves this file but arrays: `model.py` saves them. The test that announces a

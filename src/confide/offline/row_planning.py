@@ -32,14 +32,14 @@ from confide.tables.support_features import Support
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-# The numbers down to MAX_MISSED_SHARE were chosen by measurement, on the problems and the seeds that
-# the docstring of benchmarks/offline.py names. None of them matters for privacy.
+# The numbers down to MAX_MISSED_SHARE were chosen by measurement, on the problems and the seeds
+# that the docstring of benchmarks/offline.py names. None of them matters for privacy.
 # Bins of probabilities, from the least that can be distinguished from noise up to one.
 BINS = 14
 EM_ROUNDS = 80
 # How many cells each bin has met before the first count.
 PRIOR_CELLS = 1.0
-# A typical row distinguishes a cell from zero if its count is this many standard deviations of noise.
+# A typical row distinguishes a cell from zero if its count is so many standard deviations of noise.
 VISIBLE_STDS = 2.0
 # The least standard deviation of noise that is computed with.
 LEAST_NOISE = 0.3
@@ -317,8 +317,9 @@ def moves_of(
 ) -> tuple[Array, Array]:
     """Visits whose next state is known [row], and their standard deviations.
 
-    They are the visits less the cut ones. One noisy number per row says how many were cut. It is shrunk to the share of cut rows in the
-    whole table, as far as shares differ by no more than noise and chance.
+    They are the visits less the cut ones. One noisy number per row says how many were cut. It is
+    shrunk to the share of cut rows in the whole table, as far as shares differ by no more than
+    noise and chance.
     """
     if not cuts.size:
         return visits, visit_std

@@ -1,6 +1,11 @@
 """A ledger is charged once for a question to a log.
 
-Asked again, it hands out the answer that it has.
+If the same question is asked again, the ledger hands out the answer that it has.
+
+- What leaves this file: the id of a release in a ledger, and the line that the ledger shows.
+- What may not be changed: of what the id is made, because ledgers that exist would charge the same
+  question again; and the order of charge, data and answer, because a crash between them must never
+  give data without a charge.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,9 +21,10 @@ from confide.release.sums import LogSource
 
 
 class Published(Protocol):
-    """What is released: a ledger stores it, and hands it out again."""
+    """What is released. A ledger stores it, and hands it out again."""
 
-    def to_bytes(self) -> bytes: ...
+    def to_bytes(self) -> bytes:
+        """Everything that is released, as `read` of `answer_once` takes it."""
 
 
 Answer = TypeVar("Answer", bound=Published)
@@ -35,15 +41,16 @@ def answer_once(
     ledger: Ledger | None,
     id: str | None,
 ) -> Answer:
-    """Make the answer, through the ledger if there is one: too little left is refused before the
-    log is touched.
+    """Make the answer, through the ledger if there is one.
 
-    The charge is on the disk before the data are read, and the answer before it is returned. After
-    a crash the same call goes on and pays nothing, and an error carries a note that says so. The id
-    is made of the question (its public parameters, the request, the log's files, columns and caps).
-    Asked again, the ledger hands out the answer that it has, and `read` makes it of its bytes. With
-    another `id` the same question is another one, as after the log has grown; no id makes one
-    question of two.
+    If too little of the budget is left, the ledger refuses before the log is touched. The charge is
+    on the disk before the data are read, and the answer before it is returned. After a crash the
+    same call goes on and pays nothing, and an error carries a note that says so.
+
+    The id is made of the question: its public parameters, the request, and the log's files, columns
+    and caps. If it is asked again, the ledger hands out the answer that it has, and `read` makes it
+    of its bytes. With another `id` the same question is another one, as after the log has grown. No
+    `id` makes one question of two, because the ledger compares what was asked as well.
     """
     if ledger is None or isinstance(privacy, NoPrivacy):
         return make()
@@ -61,7 +68,7 @@ def answer_once(
             error.add_note(CHARGED)
             raise
 
-    # Of a split log: other people's part costs these people nothing.
+    # If the log is a part of a split log, the other part has other people, and costs these nothing.
     part = getattr(logs, "part", None)
     stored = ledger.spend(
         id or release_name, what, loss, Relation(privacy.relation), release=release, part=part

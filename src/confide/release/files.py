@@ -1,5 +1,8 @@
-"""One release of a log in files, as an analyst asks for it: what is checked before the charge, and
-how it goes on after a crash.
+"""One release of a log in files, as an analyst asks for it on the command line.
+
+It says what is checked before the charge, and how a release goes on after a crash. What leaves this
+file is the id in a ledger (`FileRelease.id`): if it were made of other things, a release that
+crashed would be charged again. Messages may be changed freely.
 """
 
 import math
@@ -44,14 +47,14 @@ class FileRelease(Generic[Answer]):
     # Columns and caps, as `confide.logs.open` takes them.
     layout: dict[str, Any]
     ledger: Ledger | None = None
-    # A new name makes a new release.
+    # A name from the analyst. A new name makes a new release.
     name: str | None = None
     # The share of people that are not used, and the key that chooses them.
     holdout: tuple[float, str] | None = None
 
     @property
     def id(self) -> str:
-        """Its id in a ledger.
+        """The id in a ledger.
 
         Other files, columns or caps make another release; changes of the files' contents are not
         detected.
@@ -68,7 +71,7 @@ class FileRelease(Generic[Answer]):
         return f"{self.name} {release_name}" if self.name else release_name
 
     def spend(self) -> Spend | None:
-        """Its line in the ledger, if it was charged already."""
+        """The line in the ledger, if this release was charged already."""
         if self.ledger is None:
             return None
         return next((spend for spend in self.ledger.spends if spend.id == self.id), None)
@@ -114,7 +117,10 @@ class FileRelease(Generic[Answer]):
             )
 
     def _answer_in(self, out: Path) -> bytes | None:
-        """The result in a folder; what was cut off when it was written is none."""
+        """The bytes of the answer in a folder, or None.
+
+        An answer that was cut off when it was written does not count.
+        """
         try:
             data = regular_file(out / f"{self.question.noun}.npz").read_bytes()
             return self.question.read_answer(data).to_bytes()
@@ -140,8 +146,7 @@ class FileRelease(Generic[Answer]):
         return logs.split(share, key=key)
 
     def answer(self, logs: Logs, progress: Progress | None) -> Answer:
-        """Charge the ledger, read the log, and release the answer; or take the answer that the
-        ledger has.
+        """Charge the ledger, read the log, and release the answer, or take the one of the ledger.
 
         Warnings are left out: they are functions of the answer, and are due for a stored one, too.
         """

@@ -1,4 +1,11 @@
-"""The value of the policy that made a log: the mean return of its users, with its square."""
+"""The value of the policy that made a log: the mean return of its users, with its square.
+
+`LoggedReturns.contribution` is PRIVATE until noise is added; `LoggedReturns.value` reads a release.
+What leaves this file is the `identity` of `ReturnMoments`, which stands in ledgers and
+certificates. The clip and the weights of the three numbers may not be changed without a new proof,
+because privacy rests on the sensitivity of `ReturnMoments`. How a value is computed from the
+release may be changed freely.
+"""
 
 import math
 from dataclasses import dataclass
@@ -13,7 +20,8 @@ from confide.release import _return_kernels as _kernels
 from confide.release.value import Ratio
 from confide.trajectory import LoggedUsers
 
-# Of the budget of a release that is about something else, too.
+# The share of the budget for this value, in a release that is about something else, too. A ledger
+# is charged the same however a budget is divided.
 LOGGED_SHARE = 0.09
 
 
@@ -24,16 +32,22 @@ class ReturnMoments:
 
     Enforced: g is clipped to [-1, 1]. A user whose data make no sense adds nothing.
 
-    Sensitivity. Two users who count differ by x = |g - g'| in the second coordinate and by x y in
-    the third one, y = |g + g'| <= 2 - x. So the squared distance is x^2 (1 + y^2) <= x^2 (1 + (2 -
-    x)^2), which is at most 4, at x = 2: its derivative 2 x (2 x^2 - 6 x + 5) is positive, because
-    36 < 40. Somebody who counts is sqrt(h^2 + g^2 + (g^2 - 1/2)^2) <= sqrt(h^2 + 5/4) from somebody
-    who does not: g^2 + (g^2 - 1/2)^2 = g^4 + 1/4. So replace is max(2, sqrt(h^2 + 5/4)), and null
-    is sqrt(h^2 + 5/4). In L1: x + x (2 - x) is largest at x = 3/2, where it is 9/4; and h + |g| +
-    |g^2 - 1/2| is at most h + 3/2. Rounding moves each coordinate of either neighbour by half a
-    grid step, which is added.
+    Sensitivity.
+
+    - Two users who count differ by x = |g - g'| in the second coordinate and by x y in the third
+      one, y = |g + g'| <= 2 - x. So the squared distance is x^2 (1 + y^2) <= x^2 (1 + (2 - x)^2),
+      which is at most 4, at x = 2: its derivative 2 x (2 x^2 - 6 x + 5) is positive, because 36 <
+      40.
+    - Somebody who counts is sqrt(h^2 + g^2 + (g^2 - 1/2)^2) <= sqrt(h^2 + 5/4) from somebody who
+      does not: g^2 + (g^2 - 1/2)^2 = g^4 + 1/4.
+    - So replace is max(2, sqrt(h^2 + 5/4)), and null is sqrt(h^2 + 5/4).
+    - In L1: x + x (2 - x) is largest at x = 3/2, where it is 9/4; and h + |g| + |g^2 - 1/2| is at
+      most h + 3/2.
+    - Rounding moves each coordinate of either neighbour by half a grid step, which is added.
     """
 
+    # About the largest weight that does not raise the sensitivity under replace, where sqrt(h^2 +
+    # 5/4) = 2 at h = 1.658.
     count: float = 1.65625
 
     def __post_init__(self) -> None:
@@ -69,6 +83,7 @@ class ReturnMoments:
         return exact + 3 * self.grid
 
     def contains(self, values: Array) -> bool:
+        """Whether this can be one user."""
         counts = values[0] / self.count
         g = values[1]
         square = values[2]
@@ -120,14 +135,16 @@ class LoggedReturns:
         most what the range allows.
         """
         noise = answer.noise.std
+        # What is released is g^2 - 1/2, so half of the count is added to get g^2.
         count = float(answer.values[0]) / self.bound.count
         total = float(answer.values[1])
         squares = float(answer.values[2]) + count / 2
         mean = min(max(total / count, -1.0), 1.0) if count > 0 else 0.0
-        most = max(count, 0.0) * (1 - mean**2)
+        largest_spread = max(count, 0.0) * (1 - mean**2)
+        # The sum of (g - mean)^2.
         spread = squares - count * mean**2
         if noise > 0:
-            spread = min(max(spread, 0.0) + noise, most)
+            spread = min(max(spread, 0.0) + noise, largest_spread)
         count_noise = noise / self.bound.count
         # The return is centre + radius g.
         c = self.centre

@@ -1,4 +1,8 @@
-"""Which noise a release has."""
+"""Which noise a release has: secure, or fast for simulation.
+
+Fast noise can be reproduced from its seed, so it protects nobody. It is mixed with the name of the
+release, because the same noise in two releases would cancel.
+"""
 
 from dataclasses import dataclass
 from importlib.util import find_spec

@@ -2,6 +2,12 @@
 
 An estimator is a question, and so is a model. What is the same for all of them stands here. A
 question says what it sums up over users, and what it makes of the noisy sums.
+
+- What leaves this file: a release with its charge in a ledger. Its id is made of `identity`.
+- What may not be changed: the order in `release`. All that can be refused without the data is
+  refused first, then the ledger is charged, and only then is the log read.
+- What a new question may do freely: everything in `answer` after `sums.release`, because it is
+  post-processing. Before that it may use the log only through `sums`.
 """
 
 import warnings
@@ -32,7 +38,7 @@ class LogQuestion(ABC, Generic[Answer]):
     """
 
     __slots__ = ()
-    # What an answer is called, and its file.
+    # What an answer is called in messages. It is also the name of its file.
     noun: ClassVar[str] = "answer"
     # Whether secure noise is on a lattice, as OpenDP draws it.
     lattice: ClassVar[bool] = True
@@ -105,23 +111,19 @@ def release(
     progress: Progress | None = None,
     id: str | None = None,
 ) -> Answer:
-    """Release the answer and charge the budget once: the same question to the same log is answered
-    from the ledger at no cost.
+    """Release the answer and charge the budget once.
 
-    Without `noise` it is secure. A new `id` makes a new release. Fast noise is drawn from the seed
+    The same question to the same log is answered from the ledger at no cost. Without `noise` the
+    noise is secure. A new `id` makes a new release. Fast noise is drawn from the seed
     and from what is released, because the same seed in two releases must not cancel the noise.
     """
     kind("question", question, LogQuestion)
     check_request(privacy)
     check_call(logs, budget, progress, id)
     # Fast noise is mixed with this name. Where a ledger is charged, the name is for this log alone.
-    which = [] if budget is None else [*logs.assumptions, getattr(logs, "identity", "")]
-    source = source_for(
-        noise,
-        privacy,
-        asked=release_id(question.identity(), privacy, [*which, id or ""]),
-        lattice=question.lattice,
-    )
+    log_names = [] if budget is None else [*logs.assumptions, getattr(logs, "identity", "")]
+    release_name = release_id(question.identity(), privacy, [*log_names, id or ""])
+    source = source_for(noise, privacy, asked=release_name, lattice=question.lattice)
     queries = question.queries(logs, privacy)
     loss = question.loss(privacy)
     # A ledger adds up what this release and others lose. Losses of Gaussian noise add up as roots
@@ -151,7 +153,7 @@ def release(
 
 
 def check_request(privacy: Request) -> None:
-    """A log is evaluated by its data holder: central privacy, or none."""
+    """Refuse a request that a log cannot satisfy: its curator has the raw data of all users."""
     if not isinstance(privacy, CentralDP | NoPrivacy):
         raise InvalidParameter(
             f"a log is evaluated under CentralDP or NoPrivacy, got {type(privacy).__name__}"
@@ -164,7 +166,7 @@ def check_call(
     progress: Progress | None = None,
     id: str | None = None,
 ) -> None:
-    """Arguments of the wrong type would be found out after the charge."""
+    """Refuse arguments of the wrong type now: otherwise they would fail after the charge."""
     if not hasattr(logs, "assumptions"):
         raise InvalidParameter.of(
             "logs",

@@ -1,4 +1,9 @@
-"""Sums over a log, each on its share of one budget."""
+"""Sums over a log, each on its share of one budget.
+
+What leaves this file are releases with their noise, and the certificate that covers all of them.
+The texts of assumptions stand in certificates. A question reads a log through `LogSums` alone, so
+that no sum is released without its noise.
+"""
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -45,7 +50,8 @@ def delta_warning(users: int, delta: float) -> None:
 
     The number of users is public under `replace`, whose neighbours have equally many.
     """
-    whole("users", users), real("delta", delta)
+    whole("users", users)
+    real("delta", delta)
     if users >= 1 and delta * users >= 1:
         warnings.warn(
             f"delta={delta:g} is not below 1/{users}, one over the number of users: publishing "
@@ -96,10 +102,14 @@ class LogSums:
 
     @property
     def guarantee(self) -> Guarantee:
+        """The guarantee of everything that was released so far, read together."""
         return self._budget.guarantee
 
     def certificate(self, subject: str, more: Sequence[Assumption | str] = ()) -> Certificate:
-        """Of what was released; `more` are assumptions that its reader must know."""
+        """The certificate of what was released.
+
+        `more` are assumptions that its reader must know besides those about the log.
+        """
         assumptions = [*log_assumptions(self.logs, self.privacy), *more]
         return certify(
             self.guarantee, self._budget.mechanisms(), subject=subject, assumptions=assumptions
@@ -108,16 +118,14 @@ class LogSums:
 
 def log_assumptions(logs: LogSource, privacy: Request) -> list[Assumption]:
     """What a certificate assumes on top of the standing assumptions."""
-    ids = Assumption(
+    if isinstance(privacy, NoPrivacy):
+        return list(logs.assumptions)
+    public_size = Assumption("public-size", "The number of users in the log is public.")
+    public_ids = Assumption(
         "public-ids",
         "User ids put rows together and are in no result. The guarantee is about what users' rows "
         "contain: which ids the log has, their "
         "order and their files are not protected from somebody who sees its errors; a user who "
         "contributes zero remains in this order.",
     )
-    public = (
-        []
-        if isinstance(privacy, NoPrivacy)
-        else [Assumption("public-size", "The number of users in the log is public."), ids]
-    )
-    return [*logs.assumptions, *public]
+    return [*logs.assumptions, public_size, public_ids]

@@ -1,5 +1,8 @@
 """Policies that are evaluated, as an analyst writes them: "always ACTION", a CSV file of
 probabilities by label, or a saved policy.
+
+Everything here is public: of a log, only its declared labels are used. The columns of the CSV file
+(`COLUMNS`) and the formats of saved policies are what users' files have, so they may not change.
 """
 
 import csv
@@ -22,8 +25,9 @@ from confide.release.inputs import read_policy
 Array = npt.NDArray[np.float64]
 ALWAYS = "always "
 COLUMNS = ("state", "action", "probability")
-# Of the policy.json that `confide learn` writes.
+# How the format of the policy.json that `confide learn` writes begins.
 LEARNED = "confide-policy/"
+# Probabilities of a state may sum to one up to this error, because people round them.
 _ROUNDING = 1e-6
 
 
@@ -131,6 +135,7 @@ def _from_csv(path: Path, space: Space, option: str) -> Array:
 
 
 def _rows(path: Path, where: str) -> Iterator[tuple[int, Mapping[str, str]]]:
+    """The rows of a CSV file by column, with their line numbers."""
     try:
         reader = csv.DictReader(io.StringIO(read_text(path)), strict=True)
         header = [name.strip() for name in reader.fieldnames or ()]

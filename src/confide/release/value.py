@@ -1,5 +1,9 @@
 """What a value is, and one value with its interval: the words and the numbers that `evaluate` and
 `learn` print.
+
+All of it is public. The keys of `Value.to_json` and the order of the numbers in `Ratio.to_array`
+stand in saved files, so they may not change. How an interval is computed may be changed freely, but
+then its level must be measured again (benchmarks/results/values_evaluate.md, values_learn.md).
 """
 
 import math
@@ -55,18 +59,18 @@ class Ratio:
     """An estimate N / D of two noisy sums, with what is needed for its intervals.
 
     All of it is PUBLIC.
-
-    `numerator_noise`, `denominator_noise` and `shared_noise` are the variances of the noise in N
-    and in D, and their covariance. `sampling` is the variance that drawing users adds to N - (N/D)
-    D. The ratio is known to lie between `lowest` and `highest`.
     """
 
+    # N and D.
     numerator: float
     denominator: float
+    # The variances of the noise in N and in D, and their covariance.
     numerator_noise: float
     denominator_noise: float
     shared_noise: float
+    # The variance that drawing users adds to N - (N/D) D.
     sampling: float
+    # The ratio is known to lie between these.
     lowest: float
     highest: float
 
@@ -106,11 +110,11 @@ class Ratio:
         return math.sqrt(max(variance, 0.0)) / self.denominator
 
     def limits(self, z: float) -> tuple[float, float]:
-        """All v for which N - v D is within z standard deviations of zero [Fieller54]; (-inf, inf)
-        where D may be zero.
+        """The ends of all v for which N - v D is within z standard deviations of zero [Fieller54].
 
-        (N - v D)^2 <= z^2 (n - 2 v c + v^2 d + s) is a quadratic inequality in v, where n, d and c
-        are the variances and the covariance of the noise, and s is the variance of sampling.
+        They are (-inf, inf) where D may be zero. (N - v D)^2 <= z^2 (n - 2 v c + v^2 d + s) is a
+        quadratic inequality in v, where n, d and c are the variances and the covariance of the
+        noise, and s is the variance of sampling.
         """
         variance = self.numerator_noise + self.sampling
         a = self.denominator**2 - z**2 * self.denominator_noise
