@@ -102,7 +102,8 @@ def answers() -> list[str]:
         signs = best_signs(Answers(8), epsilon)
         codebook = best_codebook(Answers(8), epsilon)
         lines.append(
-            f"| {epsilon:g} | {signs.sign_count} | {signs.std**2 / 8:.3g} | {codebook.std**2 / 8:.3g} |"
+            f"| {epsilon:g} | {signs.sign_count} | {signs.std**2 / 8:.3g} | "
+            f"{codebook.std**2 / 8:.3g} |"
         )
     return lines
 

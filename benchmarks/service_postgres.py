@@ -80,7 +80,10 @@ def main():
         postgres.LEASE = 0.5
         for count, trust in ((2, "joint"), (3, "local")):
             for point in POINTS:
-                act = lambda each, point=point, count=count: each.stopped(point, others=count - 1)  # noqa: E731
+
+                def act(crashes, point=point, others=count - 1):
+                    return crashes.stopped(point, others=others)
+
                 counted_users, releases, problems = run_workers(server.url(), trust, act, 240, 20)
                 worked_lines.append(
                     f"| {count} | {trust} | one at {point} | {counted_users} | {releases} | "

@@ -98,8 +98,8 @@ class LinUCB(Learner):
 
     Reference: calibration="paper" is [Shariff18, Alg. 1 and Sec. 4.2], and [Zheng20] under
     `LocalDP`. There is a release per user through a binary tree, with the noise, the shift and the
-    width of the paper. `bonus_scale` multiplies the width. The guarantee states the exact loss of that noise,
-    which is far less than what was asked for.
+    width of the paper. `bonus_scale` multiplies the width. The guarantee states the exact loss of
+    that noise, which is far less than what was requested.
 
     Departures: rewards are centred, so |y| <= 1/2 and ||theta|| <= 1/2. Matrices carry noise in the
     isometric coordinates of `svec`. A user's y^2 is not released, because it is not used. There is
