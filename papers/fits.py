@@ -17,7 +17,7 @@ def exponent(formula: Callable[[float], float], at: float, *, factor: float = 1e
     return math.log(formula(at * factor) / formula(at)) / math.log(factor)
 
 
-def fitted(x: Sequence[float], table: npt.ArrayLike) -> Growth:
+def fit_growth(x: Sequence[float], table: npt.ArrayLike) -> Growth:
     """The slope of log mean table[seed, point] over log x, with an error over seeds.
 
     Each point is a run of its own, because an agent knows how many users will come. All points have

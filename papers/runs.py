@@ -78,7 +78,7 @@ def at_random(spec: RunSpec) -> float:
     return float(spec.episodes * (here.optimal_value - here.uniform_value))
 
 
-def measured(spec: RunSpec, seeds: Sequence[int]) -> Measurement:
+def measure_runs(spec: RunSpec, seeds: Sequence[int]) -> Measurement:
     """One line of a table of algorithms.
 
     If the paper's constants are refused because they do not give the guarantee, the line says so.

@@ -28,7 +28,7 @@ class Texts:
     def claim(
         self, key: str, holds: Holds, numbers: Numbers | None = None, /, **values: Any
     ) -> Claim:
-        text = self._filled(key, values)
+        text = self._fill_in(key, values)
         return Claim(
             text["locator"], text["says"], text["computed"], holds, text["how"], numbers or {}
         )
@@ -36,7 +36,7 @@ class Texts:
     def erratum(
         self, key: str, stands: bool | None, numbers: Numbers | None = None, /, **values: Any
     ) -> Erratum:
-        text = self._filled(key, values)
+        text = self._fill_in(key, values)
         entry = self._entries[key]
         how = text.get("how", "")
         return Erratum(
@@ -51,7 +51,7 @@ class Texts:
             entry.get("slack", False),
         )
 
-    def _filled(self, key: str, values: dict[str, Any]) -> dict[str, str]:
+    def _fill_in(self, key: str, values: dict[str, Any]) -> dict[str, str]:
         texts = {part: text for part, text in self._entries[key].items() if isinstance(text, str)}
         wanted = {
             name

@@ -99,8 +99,8 @@ def lemma_12(m: int, p: float, beta: float) -> tuple[float, float, float]:
     )
     return (
         exact,
-        _bounded(m, p, math.e**2 * beta**2 / 4, beta),
-        _bounded(m, p, math.exp(beta), beta),
+        _occupancy_bound(m, p, math.e**2 * beta**2 / 4, beta),
+        _occupancy_bound(m, p, math.exp(beta), beta),
     )
 
 
@@ -117,12 +117,13 @@ def theorem_13(users: int, runs: int = 50) -> tuple[float, float]:
         for counts in _chain_counts(users, chain.STATES, runs, rng)
     ]
     bound = sum(
-        _bounded(users, float(p), math.e**2 * beta**2 / 4, beta) for p in chain.STARTS["uniform"]
+        _occupancy_bound(users, float(p), math.e**2 * beta**2 / 4, beta)
+        for p in chain.STARTS["uniform"]
     )
     return chain.STATES * float(np.mean(squared_sensitivities)), chain.STATES * bound
 
 
-def _bounded(m: int, p: float, factor: float, beta: float) -> float:
+def _occupancy_bound(m: int, p: float, factor: float, beta: float) -> float:
     return 6 / (p**2 * (m + 1) * (m + 2)) + factor * (1 - (1 - math.exp(-beta)) * p) ** m
 
 
@@ -181,7 +182,7 @@ def theorem_19(users: int, world: str, ridge: float) -> float:
     return (2 / (ridge - 1)) ** 2 * (one + two + three)
 
 
-def searched(kind: str, rounds: int, *, seed: int = 0) -> tuple[float, float]:
+def search_sensitivity(kind: str, rounds: int, *, seed: int = 0) -> tuple[float, float]:
     """Compare random neighbours with the smooth sensitivity S.
 
     Return the largest move divided by S, and the largest |ln S^2 - ln S'^2| divided by beta. Both

@@ -133,7 +133,7 @@ def dp_lsl(ridge: float, calibration: str, group: int = 1) -> DPLSL:
     )
 
 
-def released(
+def release_values(
     estimator: Any, log: ChainLog, rng: np.random.Generator, privacy: CentralDP = PROMISE
 ) -> Array:
     """One private estimate of the values."""

@@ -17,7 +17,7 @@ from papers.balle16.bounds import (
     first_failure,
     lemma_12,
     main_text,
-    searched,
+    search_sensitivity,
     supplement,
     theorem_13,
     theorem_19,
@@ -40,7 +40,7 @@ def reproduce(quick: bool, say: Say, users: int | None = None) -> Reproduction:
     say("errata")
     all_errata = errata()
     say("algorithms")
-    algorithms = (measured("DP-LSW", quick), measured("DP-LSL", quick))
+    algorithms = (measure_estimator("DP-LSW", quick), measure_estimator("DP-LSL", quick))
     curves = tuple(fig.measure(quick, say, start, users) for start in chain.STARTS)
     return Reproduction(
         "balle16",
@@ -101,8 +101,8 @@ def privacy_claims() -> tuple[Claim, ...]:
         for q in (0.1, 1e-5)
         for n in (1, 40)
     )
-    lsw = searched("w", 600)
-    lsl = searched("l", 600)
+    lsw = search_sensitivity("w", 600)
+    lsl = search_sensitivity("l", 600)
     return (
         CLAIMS.claim(
             "lemma-1-alg-1-alg-2",
@@ -280,7 +280,7 @@ def _rates() -> Claim:
     )
 
 
-def measured(name: str, quick: bool) -> Algorithm:
+def measure_estimator(name: str, quick: bool) -> Algorithm:
     users, runs = (10_000, 3) if quick else (100_000, 10)
     ridge = 30 * math.sqrt(users)
     measurements = []
@@ -293,7 +293,9 @@ def measured(name: str, quick: bool) -> Algorithm:
             )
             noise = chain.mechanism(estimator, promise)
             errors = [
-                chain.rmse(chain.released(estimator, log, np.random.default_rng((run, 8)), promise))
+                chain.rmse(
+                    chain.release_values(estimator, log, np.random.default_rng((run, 8)), promise)
+                )
                 for run, log in enumerate(logs)
             ]
             measurements.append(

@@ -287,7 +287,7 @@ def large_delta() -> Erratum:
         log = chain.ChainLog(users, (run, 5))
         rng = np.random.default_rng((run, 6))
         for name, estimator in estimators.items():
-            errors[name] += chain.rmse(chain.released(estimator, log, rng)) / runs
+            errors[name] += chain.rmse(chain.release_values(estimator, log, rng)) / runs
     return ERRATA.erratum(
         "large-delta",
         errors["subsample"] < errors["exact"] < errors["printed"],

@@ -11,7 +11,7 @@ import numpy as np
 from confide.privacy.bounded import Array
 from papers.balle16 import chain
 from papers.findings import Claim, Figure, Holds, Line, Panel, Say, short
-from papers.fits import fitted
+from papers.fits import fit_growth
 from papers.text import Texts
 
 CLAIMS = Texts(Path(__file__).with_name("claims.toml"))
@@ -97,10 +97,10 @@ def measure(quick: bool, say: Say, start: str = "uniform", most_users: int | Non
                     )
                 for name in CALIBRATIONS:
                     noisy[name, group][i, run] = chain.rmse(
-                        chain.released(chain.dp_lsw(name, group), log, rng)
+                        chain.release_values(chain.dp_lsw(name, group), log, rng)
                     )
                     for j, ridge in enumerate(ridges):
-                        estimate = chain.released(chain.dp_lsl(ridge, name, group), log, rng)
+                        estimate = chain.release_values(chain.dp_lsl(ridge, name, group), log, rng)
                         ridged[name, group][j, i, run] = chain.rmse(estimate)
             for group in GROUPS:
                 risks["DP-LSW", group][i, run] = weighted_risk(log, group, rng)
@@ -113,7 +113,7 @@ def weighted_risk(log: chain.ChainLog, group: int, rng: np.random.Generator) -> 
 
     It is ||Gamma^(1/2) Phi eta||^2 with w = 1.
     """
-    moved = chain.released(chain.dp_lsw("paper", group), log, rng)
+    moved = chain.release_values(chain.dp_lsw("paper", group), log, rng)
     moved = moved - chain.lsw(group).release(log).values
     return float(moved @ moved)
 
@@ -125,7 +125,7 @@ def ridge_risk(log: chain.ChainLog, group: int, rng: np.random.Generator) -> flo
     """
     m = log.users
     ridge = 10 * math.sqrt(m)
-    moved = chain.released(chain.dp_lsl(ridge, "paper", group), log, rng)
+    moved = chain.release_values(chain.dp_lsl(ridge, "paper", group), log, rng)
     moved = moved - chain.lsl(ridge, group).release(log).values
     parameters = moved[::group]
     return float((log.counts() @ moved**2 + ridge / 2 * parameters @ parameters) / m)
@@ -439,7 +439,7 @@ def _ridges(curves: Curves) -> Claim:
     texts = []
     for name in CALIBRATIONS:
         errors, ridges = curves.best(name, 1)
-        over_all = fitted(curves.sizes, ridges[None]).slope
+        over_all = fit_growth(curves.sizes, ridges[None]).slope
         learned = errors.mean(axis=1) < 0.8 * chain.constant_error(0.0)
         if learned.sum() < 3:
             texts.append(
@@ -447,7 +447,7 @@ def _ridges(curves: Curves) -> Claim:
             )
             continue
         sizes = np.array(curves.sizes)[learned]
-        exponents[name] = fitted(sizes.tolist(), ridges[None, learned]).slope
+        exponents[name] = fit_growth(sizes.tolist(), ridges[None, learned]).slope
         first, last = ridges[learned][[0, -1]]
         texts.append(
             f"{name}: from {short(first)} at m = {sizes[0]:,} to {short(last)} at {sizes[-1]:,}, "

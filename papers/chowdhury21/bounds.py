@@ -117,6 +117,6 @@ def at_horizon(public: LQPublic, horizon: int) -> LQPublic:
     return replace(public, horizon=horizon)
 
 
-def enlarged(system: LQSystem, R: float) -> LQSystem:
+def with_input_cost(system: LQSystem, R: float) -> LQSystem:
     """The same dynamics with cheaper or dearer inputs."""
     return replace(system, R=np.atleast_2d(R))

@@ -28,11 +28,11 @@ from papers.findings import (
     Table,
     short,
 )
-from papers.fits import exponent, fitted
+from papers.fits import exponent, fit_growth
 from papers.luyo21.bounds import nontrivial_from
 from papers.norms import norm_claims
 from papers.regret import PaperRuns, judge, paper_lines, run_paper, sizes
-from papers.runs import at_random, case, measured, regrets, with_epsilon
+from papers.runs import at_random, case, measure_runs, regrets, with_epsilon
 from papers.text import Texts
 
 CLAIMS = Texts(Path(__file__).with_name("claims.toml"))
@@ -263,7 +263,9 @@ def run_all(quick: bool) -> Algorithm:
     # The largest epsilon at which the paper's noise is not refused. The algorithm begins to learn.
     cases.append(case(OURS, PROBLEM, JointDP(38.0, DELTA), 10 * few).with_paper_constants())
     cases.append(case(OURS, "thermal", promises[0], many))
-    runs = tuple(measured(spec, seeds if spec.episodes == many else seeds[:2]) for spec in cases)
+    runs = tuple(
+        measure_runs(spec, seeds if spec.episodes == many else seeds[:2]) for spec in cases
+    )
     return Algorithm("Alg. 1", "Private-OFU-RL", "control/ofu_lq.py: OFULQ", runs)
 
 
@@ -297,8 +299,8 @@ def measure(quick: bool, say: Say) -> Curves:
 def growth(printed: PaperRuns | str, curves: Curves) -> tuple[Claim, ...]:
     users = curves["users"]
     epsilons = curves["epsilon"]
-    in_K = fitted(list(users), np.stack(list(users.values()), axis=1))
-    in_epsilon = fitted([1 / e for e in epsilons], np.stack(list(epsilons.values()), axis=1))
+    in_K = fit_growth(list(users), np.stack(list(users.values()), axis=1))
+    in_epsilon = fit_growth([1 / e for e in epsilons], np.stack(list(epsilons.values()), axis=1))
     judged = judge(printed, lambda n: bounds.regret_bound(JointDP(1.0, DELTA), n))
     return (
         CLAIMS.claim("growth", judged.holds, judged.numbers, judged=judged.text, seeds=1),

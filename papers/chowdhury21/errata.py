@@ -17,11 +17,11 @@ from papers.chowdhury21.assumptions import check
 from papers.chowdhury21.bounds import (
     Array,
     constants,
-    enlarged,
     first_failure,
     printed_norm_epsilon,
     true_epsilon,
     width,
+    with_input_cost,
 )
 from papers.findings import Erratum
 from papers.text import Texts
@@ -195,7 +195,7 @@ def levels() -> Erratum:
 
 
 def long_gains() -> Erratum:
-    system = enlarged(oscillator(), 0.06)
+    system = with_input_cost(oscillator(), 0.06)
     report = check(system)
     longest = max(report.gains)
     inputs = max(step.attained for step in report.inputs)

@@ -27,7 +27,7 @@ from papers.luyo21.bounds import (
     nontrivial_from,
     plus_bound,
 )
-from papers.runs import case, measured
+from papers.runs import case, measure_runs
 from papers.text import Texts
 
 CLAIMS = Texts(Path(__file__).with_name("claims.toml"))
@@ -66,7 +66,7 @@ def reproduce(quick: bool, say: Say, users: int | None = None) -> Reproduction:
         algorithms,
         luyo21_table.claims(measured_rows, quick, say),
         errata,
-        (constants(), luyo21_table.table(measured_rows), luyo21_table.cited(quick, say)),
+        (constants(), luyo21_table.table(measured_rows), luyo21_table.cited_rows(quick, say)),
         (luyo21_table.figure(measured_rows),),
     )
 
@@ -434,7 +434,9 @@ def run_all(quick: bool) -> tuple[Algorithm, ...]:
             locator,
             name,
             place,
-            tuple(measured(spec, seeds if spec.episodes > 1_000 else seeds[:2]) for spec in cases),
+            tuple(
+                measure_runs(spec, seeds if spec.episodes > 1_000 else seeds[:2]) for spec in cases
+            ),
         )
         for locator, name, place, cases in chosen
     )

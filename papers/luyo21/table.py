@@ -14,7 +14,7 @@ from confide.linear_mdps.batches import adaptive, one_by_one, static
 from confide.privacy.request import JointDP, LocalDP, NoPrivacy, Request
 from confide.runs.spec import Named, RunSpec
 from papers.findings import Claim, Figure, Line, Panel, Say, Table, short
-from papers.fits import fitted, plain
+from papers.fits import fit_growth, plain
 from papers.luyo21.bounds import (
     in_episodes,
     linear_bound,
@@ -48,7 +48,7 @@ class Row:
         kind = "local" if isinstance(self.case.privacy, LocalDP) else "joint"
         return f"{self.case.agent}, {kind}, {self.case.problem}"
 
-    def bounded(self, users: float) -> float:
+    def regret_bound(self, users: float) -> float:
         return self.bound(self.case.privacy, users)
 
 
@@ -63,12 +63,12 @@ class MeasuredRow:
 
     @property
     def in_K(self) -> Growth:
-        return fitted(self.row.users, self.over_K)
+        return fit_growth(self.row.users, self.over_K)
 
     @property
     def in_epsilon(self) -> Growth:
         """Of 1/epsilon: growing."""
-        return fitted([1 / epsilon for epsilon in self.row.epsilons], self.over_epsilon)
+        return fit_growth([1 / epsilon for epsilon in self.row.epsilons], self.over_epsilon)
 
 
 def rows(quick: bool) -> tuple[Row, ...]:
@@ -113,8 +113,8 @@ def measure(quick: bool, say: Say, users: int | None = None) -> tuple[MeasuredRo
     measured = []
     for row in rows(quick):
         say(f"Table 1: {row.locator}, {row.name}")
-        over_K = _stacked([replace(row.case, episodes=users) for users in row.users], seeds)
-        over_epsilon = _stacked(
+        over_K = _stack_regrets([replace(row.case, episodes=users) for users in row.users], seeds)
+        over_epsilon = _stack_regrets(
             [with_epsilon(row.case, epsilon) for epsilon in row.epsilons], seeds
         )
         paper = _run_paper(row, quick, users)
@@ -122,7 +122,7 @@ def measure(quick: bool, say: Say, users: int | None = None) -> tuple[MeasuredRo
     return tuple(measured)
 
 
-def _stacked(cases: Sequence[RunSpec], seeds: Sequence[int]) -> Array:
+def _stack_regrets(cases: Sequence[RunSpec], seeds: Sequence[int]) -> Array:
     return np.stack([regrets(spec, seeds) for spec in cases], axis=1)
 
 
@@ -147,13 +147,13 @@ def table(measured_rows: Sequence[MeasuredRow]) -> Table:
                 row.locator,
                 row.name,
                 f"{row.in_K:.3g}",
-                f"{in_episodes(row.bounded):.3f}",
+                f"{in_episodes(row.regret_bound):.3f}",
                 "refused" if isinstance(one.paper, str) else f"{one.paper.power:.2f}",
                 "refused" if isinstance(one.paper, str) else short(one.paper.share),
                 f"{plain(one.in_K)} ({one.in_K.verdict(row.in_K)})",
                 f"{row.in_epsilon:.3g}",
                 f"{plain(one.in_epsilon)} ({one.in_epsilon.verdict(row.in_epsilon)})",
-                short(nontrivial_from(row.bounded)),
+                short(nontrivial_from(row.regret_bound)),
             )
         )
     headings = (
@@ -190,7 +190,7 @@ def table(measured_rows: Sequence[MeasuredRow]) -> Table:
     return Table("Table 1, with measured columns", headings, tuple(lines), note)
 
 
-def cited(quick: bool, say: Say) -> Table:
+def cited_rows(quick: bool, say: Say) -> Table:
     """The rows of Table 1 that cite other papers, on a tabular MDP.
 
     They are in our tight form, because nobody has read the constants of these papers.
@@ -217,15 +217,15 @@ def cited(quick: bool, say: Say) -> Table:
         kind = "local" if isinstance(privacy, LocalDP) else "joint"
         # Local users send codes of whole trajectories, which transition counts do not have.
         spec = replace(case(agent, "riverswim", privacy, users[-1]), counts=None)
-        over_K = _stacked([replace(spec, episodes=n) for n in users], seeds)
-        over_epsilon = _stacked([with_epsilon(spec, epsilon) for epsilon in epsilons], seeds)
+        over_K = _stack_regrets([replace(spec, episodes=n) for n in users], seeds)
+        over_epsilon = _stack_regrets([with_epsilon(spec, epsilon) for epsilon in epsilons], seeds)
         lines.append(
             (
                 name,
                 f"{agent}, tight, {kind}, riverswim",
                 claimed,
-                plain(fitted(users, over_K)),
-                plain(fitted([1 / epsilon for epsilon in epsilons], over_epsilon)),
+                plain(fit_growth(users, over_K)),
+                plain(fit_growth([1 / epsilon for epsilon in epsilons], over_epsilon)),
                 short(float(over_K[:, -1].mean() / at_random(spec))),
             )
         )
@@ -256,7 +256,7 @@ def figure(measured_rows: Sequence[MeasuredRow]) -> Figure:
         tone = names[one.row.locator]
         over_K.append(_line(f"{row.locator}, tight: {row.name}", row.users, one.over_K, tone))
         over_K += paper_lines(row.locator, one.paper, tone)
-        bound = tuple(row.bounded(users) for users in row.users)
+        bound = tuple(row.regret_bound(users) for users in row.users)
         over_K.append(
             Line(
                 f"{row.locator}: its bound", tuple(map(float, row.users)), bound, None, tone, "dot"
@@ -317,7 +317,7 @@ def claims(measured_rows: Sequence[MeasuredRow], quick: bool, say: Say) -> tuple
 
 def _rate(one: MeasuredRow) -> Claim:
     row = one.row
-    judged = judge(one.paper, row.bounded)
+    judged = judge(one.paper, row.regret_bound)
     return CLAIMS.claim(
         "rate",
         judged.holds,

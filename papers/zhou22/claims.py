@@ -14,11 +14,11 @@ from confide.mixtures.value_features import ROW_BOUNDS
 from confide.privacy.accounting import gaussian_mu
 from confide.privacy.request import JointDP, LocalDP, NoPrivacy, Request
 from papers.findings import Algorithm, Claim, Figure, Line, Panel, Reproduction, Say, Table, short
-from papers.fits import exponent, fitted
+from papers.fits import exponent, fit_growth
 from papers.luyo21.bounds import nontrivial_from
 from papers.norms import norm_claims
 from papers.regret import PaperRuns, judge, paper_lines, run_paper, sizes
-from papers.runs import at_random, case, measured, regrets, with_epsilon
+from papers.runs import at_random, case, measure_runs, regrets, with_epsilon
 from papers.text import Texts
 from papers.zhou22 import bounds
 from papers.zhou22.errata import errata
@@ -299,7 +299,7 @@ def run_all(quick: bool) -> tuple[Algorithm, ...]:
         ]
         printed = [replace(spec, episodes=few).with_paper_constants() for spec in ours[:2]]
         runs = tuple(
-            measured(spec, seeds if spec.episodes > 1_000 else seeds[:2])
+            measure_runs(spec, seeds if spec.episodes > 1_000 else seeds[:2])
             for spec in (*ours, *printed)
         )
         algorithms.append(Algorithm(locator, name, place, runs))
@@ -333,8 +333,8 @@ def growth(agent: str, measured_runs: Measured) -> tuple[Claim, ...]:
     bound = bounds.value_bound if agent == "linopt-vi" else bounds.policy_bound
     over_K = measured_runs.tight_over_K
     over_epsilon = measured_runs.tight_over_epsilon
-    in_K = fitted(list(over_K), np.stack(list(over_K.values()), axis=1))
-    in_epsilon = fitted(
+    in_K = fit_growth(list(over_K), np.stack(list(over_K.values()), axis=1))
+    in_epsilon = fit_growth(
         [1 / e for e in over_epsilon], np.stack(list(over_epsilon.values()), axis=1)
     )
     judged = judge(measured_runs.paper, lambda n: bound(JointDP(1.0, DELTA), n))

@@ -110,7 +110,9 @@ def test_excess_risk_is_that_of_the_objectives():
     for group in (1, 2):
         risk = figure.ridge_risk(log, group, np.random.default_rng(5))
         ridge = 10 * math.sqrt(users)
-        moved = chain.released(chain.dp_lsl(ridge, "paper", group), log, np.random.default_rng(5))
+        moved = chain.release_values(
+            chain.dp_lsl(ridge, "paper", group), log, np.random.default_rng(5)
+        )
         plain = chain.lsl(ridge, group).release(log).values
         phi = np.eye(40) if group == 1 else chain.features(group)
         # The sums of F [s], from the averages of the table.
