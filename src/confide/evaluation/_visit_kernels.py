@@ -19,7 +19,7 @@ Ints = npt.NDArray[Any]
 @njit
 def acceptable(states: Ints, rewards: Array, first: int, last: int, S: int) -> bool:
     """Whether all rows of a user make sense: states that exist, rewards that are finite."""
-    for i in range(first, last):  # noqa: SIM110
+    for i in range(first, last):
         if states[i] < 0 or states[i] >= S or not np.isfinite(rewards[i]):
             return False
     return True
