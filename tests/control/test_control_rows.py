@@ -48,7 +48,7 @@ def test_weights_are_decided_before_the_next_state_is_seen():
     assert (one[1] != other[1]).any()
 
 
-def test_what_makes_no_sense_is_refused_or_zero():
+def test_wrong_shapes_are_refused_and_nan_contributes_zero():
     assert not sent([[np.nan, 0.0], [0.0, 0.0]], [[0.0]]).any()
     with pytest.raises(InvalidParameter, match="states and inputs must have shapes"):
         SUMS.contribution(Trajectories(np.zeros((1, 3, 5)), np.zeros((1, 2, 1)), np.zeros((1, 2))))
@@ -60,7 +60,7 @@ def test_what_makes_no_sense_is_refused_or_zero():
 
 @pytest.mark.parametrize("shock", [0.0, 1e-170])
 @pytest.mark.parametrize("size", [0.0, 1e-170, 1.0])
-def test_nobody_at_rest_stops_the_others(shock, size):
+def test_a_user_at_rest_does_not_stop_the_sums_of_others(shock, size):
     """Whether it runs at all must not depend on one person: a system without noise, somebody who
     does nothing, a cap that is used up.
     """

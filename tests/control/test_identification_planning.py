@@ -94,7 +94,7 @@ def test_a_belief_about_an_unstable_system_is_not_too_sure():
     assert max(worst) < 6
 
 
-def test_a_bound_takes_from_what_is_uncertain():
+def test_the_public_bound_shortens_what_is_uncertain_and_keeps_what_is_known():
     """A is known, B is noise: A must not be damped by a B that is too large. That would make an
     unstable system look tame.
     """
@@ -112,7 +112,7 @@ def test_a_bound_takes_from_what_is_uncertain():
     np.testing.assert_allclose(shortened, theta * 2 / np.linalg.norm(theta))
 
 
-def test_a_jury_knows_what_gains_cost():
+def test_scenarios_know_what_gains_cost():
     system, rng = UNSTABLE, np.random.default_rng(1)
     scenarios = lq_posterior.draw_scenarios(sure(system, 1e-9), costs_of(system), rng)
     gains = 0.3 * rng.uniform(-1, 1, size=(2, system.horizon, 1, 2))
@@ -170,7 +170,7 @@ def test_noise_in_many_directions_is_not_taken_for_inputs_that_work():
     assert all(found(np.eye(n, d)))
 
 
-def test_what_is_tried_can_be_afforded():
+def test_exploration_costs_no_more_than_the_budget_allows():
     system, rng = oscillator(), np.random.default_rng(0)
     costs = costs_of(system)
     estimate = SystemEstimate(theta_of(system), np.diag([1e-4, 1e-4, 0.1]))

@@ -23,7 +23,7 @@ def served(system, agent, rng, until):
 
 
 @pytest.mark.parametrize("system", [oscillator(), thermal()], ids=["oscillator", "thermal"])
-def test_it_learns_privately(system):
+def test_private_regret_is_far_below_that_of_doing_nothing(system):
     """Measured: .10 and .26 of what doing nothing costs."""
     agent = OFULQ(system.public, episodes=100_000, privacy=PRIVATE)
     run = confide.run(agent, system, seed=0)
@@ -76,7 +76,7 @@ def test_the_weight_of_next_states_is_the_best_one():
     assert cost(s) <= min(cost(t) for t in np.linspace(0.2, 4, 400)) * 1.05
 
 
-def test_what_it_cannot_do_is_said():
+def test_other_problems_and_impossible_failures_are_refused():
     with pytest.raises(InvalidParameter, match="needs a linear system"):
         OFULQ(lock(0).public, episodes=100, privacy=PRIVATE)
     with pytest.raises(InvalidParameter, match="failure must be in"):

@@ -150,7 +150,7 @@ def test_nothing_in_the_set_is_below_the_bound(n, d, H, beta):
             assert bound.value <= cost(point, Q, R, H, 0.3)
 
 
-def test_thousands_of_points_are_no_better_than_what_was_found():
+def test_no_sampled_system_of_the_set_is_cheaper_than_the_one_of_the_search():
     """Random points, and short descents along the gradient's sign, of a set with both constraints
     active.
     """
@@ -181,7 +181,7 @@ def test_for_one_state_the_bound_certifies_the_search(beta):
 
 @pytest.mark.parametrize(("n", "d", "H"), [(2, 1, 5), (3, 2, 8)])
 @pytest.mark.parametrize("beta", [0.05, 0.2, 0.5])
-def test_gap_to_the_best_known(n, d, H, beta):
+def test_the_search_comes_within_a_thousandth_of_the_best_known_system(n, d, H, beta):
     """Of what optimism can gain on the estimate, a thousandth at most is left; the best known is
     that of a fine search from many starts.
     """
@@ -260,7 +260,7 @@ def test_an_input_that_seems_useless_is_tried():
     )
 
 
-def test_where_the_sets_do_not_meet():
+def test_an_estimate_outside_of_the_bound_gives_an_empty_set():
     theta, Q, R = system(4, 2, 1, size=5.0)
     found = optimistic(theta, np.eye(3), 0.1, Q, R, 5, 0.1)
     assert found.empty and found.iterations == 0
@@ -289,7 +289,7 @@ def test_a_wide_set_contains_the_cheapest_system_of_all(beta):
 
 
 @pytest.mark.parametrize("size", [0.9, 3.0])
-def test_hard_shapes_stay_in_the_set(size):
+def test_the_search_stays_in_sets_of_extreme_shapes(size):
     """Directions that nothing is known about, unstable systems, and norms that only one of the two
     sets bounds.
     """
@@ -330,7 +330,7 @@ def test_no_width_is_certainty_equivalence():
     assert lagrangian_bound(theta, np.eye(3), 0.0, Q, R, 6, 0.2).value == pytest.approx(J, rel=1e-9)
 
 
-def test_what_is_refused():
+def test_arguments_that_do_not_fit_are_refused():
     theta, Q, R = system(8, 2, 1, size=0.8)
     for wrong in (np.zeros((3, 3)), np.diag([1.0, 1.0, -1.0]), np.full((3, 3), np.nan)):
         for ask in (optimistic, lagrangian_bound):

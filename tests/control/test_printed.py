@@ -69,7 +69,7 @@ def test_constants_are_the_printed_ones(system, K, epsilon, delta, alpha):
 
 
 @pytest.mark.parametrize(("epsilon", "true"), [(0.1, 0.0407), (1.0, 0.5057), (5.0, 2.997)])
-def test_what_the_printed_noise_really_gives(epsilon, true):
+def test_the_printed_noise_gives_the_epsilon_of_an_accountant(epsilon, true):
     """At delta = 1e-5, gamma = 1.2, all releases of both counters together, a user replaced.
 
     By the printed ||z|| <= 1 + gamma instead of 1 + gamma^2 it would be .0634, .784 and 4.75. By

@@ -48,7 +48,7 @@ def agent(privacy=PRIVATE, calibration="paper", episodes=60, **options):
 
 
 @pytest.mark.parametrize("privacy", [PRIVATE, NoPrivacy()], ids=["private", "exact"])
-def test_the_papers_regularizer_is_one_of_them(privacy):
+def test_the_papers_regularizer_gives_the_papers_agent(privacy):
     """Private-OFU-RL is the general procedure with H_k = N_k + 2 Lambda I and L_k = the noise: the
     same sets and policies.
     """

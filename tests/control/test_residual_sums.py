@@ -22,7 +22,7 @@ def sent(states, inputs):
     ).values
 
 
-def test_both_parts_alone_are_attained():
+def test_the_sensitivity_of_each_part_alone_is_attained():
     """phi and -phi of residuals are 2 apart; orthogonal second moments sqrt(2).
 
     A clip that suits both at once is not in a user's hands.
@@ -65,7 +65,7 @@ def test_steps_beyond_reach_do_not_count_and_are_known_beforehand():
     np.testing.assert_array_equal(cut, sent([*far[:2], [7.0, 7.0], [8.0, 0.0]], [[0.0]] * 3))
 
 
-def test_what_makes_no_sense_is_refused_or_zero():
+def test_wrong_shapes_are_refused_and_nan_contributes_zero():
     assert not sent([[np.nan, 0.0], [0.0, 0.0]], [[0.0]]).any()
     with pytest.raises(InvalidParameter, match="states and inputs must have shapes"):
         SUMS.contribution(Trajectories(np.zeros((1, 3, 5)), np.zeros((1, 2, 1)), np.zeros((1, 2))))

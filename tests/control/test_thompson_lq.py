@@ -39,19 +39,19 @@ def regret(kind, system, privacy, episodes=100_000, seeds=range(2)):
 @pytest.mark.parametrize(
     ("system", "most"), [(oscillator(), 314), (thermal(), 366)], ids=["oscillator", "thermal"]
 )
-def test_they_learn_privately(kind, system, most):
+def test_private_regret_is_far_below_that_of_doing_nothing(kind, system, most):
     """Measured: 75 to 110 (standard deviations about 25). Doing nothing costs 18 088 and 8 838."""
     assert regret(kind, system, PRIVATE) < most
 
 
-def test_they_learn_without_privacy():
+def test_regret_without_privacy_is_as_measured():
     """Measured over 5 seeds: 7.0 +- .6 and 9.2 +- .5. One run deviates by 1.3 and 1.1."""
     assert regret(ThompsonLQ, oscillator(), confide.NoPrivacy(), seeds=[0]) < 11
     assert regret(ThompsonLQ, thermal(), confide.NoPrivacy(), seeds=[0]) < 16
 
 
 @BOTH
-def test_too_few_users_do_nothing(kind):
+def test_with_too_few_users_nothing_is_explored(kind):
     """The gate: where exploring would not pay, everybody plays u = 0, and regret is that of doing
     nothing.
     """
@@ -112,7 +112,7 @@ def test_harm_is_rare_where_the_system_is_unstable(kind):
 
 
 @pytest.mark.filterwarnings("ignore::confide.errors.GainBoundWarning")
-def test_without_the_check_harm_is_the_rule(monkeypatch):
+def test_without_the_safety_check_runs_cost_more_than_allowed(monkeypatch):
     """The twin that the test above must reject: 232 to 2310 times the cost of doing nothing."""
     monkeypatch.setattr(Scenarios, "is_safe", lambda *_: True)
     monkeypatch.setattr("confide.control.identification_planning.EXCESS_ALLOWED", 1e9)
@@ -157,7 +157,7 @@ def test_clips_shrink_with_what_is_not_known():
 
 
 @BOTH
-def test_what_they_cannot_do_is_said(kind):
+def test_problems_that_are_no_linear_systems_are_refused(kind):
     with pytest.raises(InvalidParameter, match="needs a linear system"):
         kind(lock(0).public, episodes=100, privacy=PRIVATE)
 
@@ -188,7 +188,7 @@ def test_a_hostile_server_cannot_reach_into_a_device(wrong):
         client.plan(dataclasses.replace(released, memory=memory | wrong, **later))
 
 
-def test_what_they_cannot_plan_from_is_refused():
+def test_too_many_releases_and_memories_of_another_version_are_refused():
     """A schedule of thousands of leaves would never end, and a memory of another version fits
     nothing.
     """

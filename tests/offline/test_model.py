@@ -137,7 +137,7 @@ def test_departures_say_why(model):
     assert f"in state {first.state}: {first.action}" in str(first)
 
 
-def test_pessimism_never_promises_more(model):
+def test_more_pessimism_never_promises_a_higher_value(model):
     lower = [model.plan(pessimism) for pessimism in (0.0, 1.0, 3.0)]
     assert lower[0].value >= lower[2].value - 1e-9
     with pytest.raises(InvalidParameter, match="pessimism must be"):
@@ -213,7 +213,7 @@ def test_labels_of_an_imported_log_are_used(people, tmp_path, world):
         )
 
 
-def test_learned_rewards_and_ends(people, world):
+def test_rewards_are_learned_and_nothing_follows_an_end(people, world):
     """Without noise: rewards are found; and where trajectories end, the rest is worth nothing."""
     made = ModelRelease(states=4, actions=2, discount=0.9, ends=True, reward_range=(0.0, 1.0))
     cut, over = (

@@ -173,7 +173,7 @@ def test_an_attack_on_the_whole_release_finds_a_twin_with_less_noise_only(relati
         ({"reward_range": None}, "their public range is not known"),
     ],
 )
-def test_wrong_parameters_are_named(wrong, message):
+def test_errors_name_the_wrong_parameter(wrong, message):
     with pytest.raises(InvalidParameter, match=message):
         ModelRelease(
             **(

@@ -20,30 +20,30 @@ def world():
 
 
 @pytest.fixture(scope="module")
-def made(world):
+def question(world):
     return ModelRelease(states=4, actions=2, discount=0.9, rewards=world.rewards[0], ends=False)
 
 
 @pytest.fixture(scope="module")
-def found(made, world):
-    return rehearsal(made, world)
+def rehearsed(question, world):
+    return rehearsal(question, world)
 
 
-def test_the_prediction_is_within_thirty_per_cent(found, made, world):
+def test_the_predicted_number_of_people_is_within_thirty_per_cent(rehearsed, question, world):
     """Real logs of 1.3 times as many people beat the behaviour in most of 40 runs, of .7 times as
     many in few: seeds are fixed.
     """
-    needed = people_needed(found, PRIVATE)
-    low, high = found.values
+    needed = people_needed(rehearsed, PRIVATE)
+    low, high = rehearsed.values
 
     def beats(people, seed):
         users = simulate(
             world, uniform_policy(STEPS, 4, 2), people, np.random.default_rng([seed, 1])
         )
-        model = made.release(
+        model = question.release(
             in_memory(users, max_steps=STEPS), privacy=PRIVATE, rng=np.random.default_rng([seed, 2])
         )
-        chosen = model.plan().mixed(found.behaviour)
+        chosen = model.plan().mixed(rehearsed.behaviour)
         P = world.transitions.dense()[0]
         mixed = np.einsum("sa,sat->st", chosen, P)
         V = np.linalg.solve(np.eye(4) - 0.9 * mixed, (chosen * world.rewards[0]).sum(axis=1))
@@ -58,11 +58,11 @@ def test_the_prediction_is_within_thirty_per_cent(found, made, world):
 
 def test_the_sums_of_many_people_are_like_those_of_a_log(world):
     """Row totals and rewards agree with cells, as in a log, and means are those of other people."""
-    made = ModelRelease(states=4, actions=2, discount=0.9, ends=True, reward_range=(0.0, 1.0))
-    found = rehearsal(made, world)
-    statistic = made.statistic(STEPS)
+    question = ModelRelease(states=4, actions=2, discount=0.9, ends=True, reward_range=(0.0, 1.0))
+    rehearsed = rehearsal(question, world)
+    statistic = question.statistic(STEPS)
     cells, cuts, totals, rewards, starts = statistic.bound.unpack(
-        found.sums(20_000, np.random.default_rng(3))
+        rehearsed.sums(20_000, np.random.default_rng(3))
     )
     rows = np.add.reduceat(cells, statistic.support.indptr[:8])
     np.testing.assert_allclose(totals[:8], rows)
@@ -74,22 +74,22 @@ def test_the_sums_of_many_people_are_like_those_of_a_log(world):
         assert np.abs(mine - theirs).max() < 6 * np.sqrt(2 * max(np.abs(theirs).max(), 1.0))
 
 
-def test_less_privacy_needs_fewer_people(found):
+def test_less_privacy_needs_fewer_people(rehearsed):
     several = [
-        people_needed(found, confide.CentralDP(epsilon, 1e-6), runs=3) for epsilon in (0.5, 2.0)
+        people_needed(rehearsed, confide.CentralDP(epsilon, 1e-6), runs=3) for epsilon in (0.5, 2.0)
     ]
     assert several[0] > 2 * several[1]
 
 
-def test_what_is_refused(found, made, world):
+def test_requests_and_problems_that_do_not_fit_are_refused(rehearsed, question, world):
     for wrong in (
-        lambda: people_needed(found, confide.CentralDP(1.0, delta=0.0)),
-        lambda: people_needed(found, PRIVATE, score=1.0),
+        lambda: people_needed(rehearsed, confide.CentralDP(1.0, delta=0.0)),
+        lambda: people_needed(rehearsed, PRIVATE, score=1.0),
         lambda: rehearsal(
             ModelRelease(states=5, actions=2, discount=0.9, ends=True, reward_range=(0.0, 1.0)),
             world,
         ),
-        lambda: rehearsal(made, world, np.tile([0.0, 1.0], (4, 1))),
+        lambda: rehearsal(question, world, np.tile([0.0, 1.0], (4, 1))),
     ):
         with pytest.raises(InvalidParameter):
             wrong()

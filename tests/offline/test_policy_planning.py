@@ -102,7 +102,7 @@ def test_nothing_is_planned_in_terminal_states(world):
     assert r[0].min() <= V[0] <= r[0].max()
 
 
-def test_ranges_of_returns():
+def test_value_ranges_are_the_least_and_the_most_that_steps_can_pay():
     r, terminal = np.array([[0.0, 0.0], [1.0, 1.0]]), np.array([False, True])
     support = support_of(None, layers=1, states=2, actions=2, terminal=terminal)
 
@@ -118,7 +118,7 @@ def test_ranges_of_returns():
     assert stated == [[0, 0], [0, 1], [0, 1.25], [0, 1.25]]
 
 
-def test_time_does_not_run_backwards():
+def test_a_noisy_way_back_to_an_early_state_pays_nothing_twice():
     """Noise leads from the last step back to the first.
 
     The reward of the first step is paid once all the same.

@@ -207,7 +207,7 @@ def test_nothing_is_counted_in_terminal_states():
     assert counts.sum() == 1
 
 
-def test_users_who_are_not_valid_or_have_no_actions():
+def test_users_who_are_not_valid_add_nothing_and_logs_without_actions_are_refused():
     made, plain = statistic(), logged([[(0, 0, 0.0), (1, 0, 0.0)]])
     assert (
         made.contribution(
@@ -228,7 +228,7 @@ def test_users_who_are_not_valid_or_have_no_actions():
         )
 
 
-def test_it_can_be_sent_away():
+def test_a_statistic_that_was_pickled_counts_the_same():
     made, users = statistic(), logged([[(0, 0, 0.3), (1, 0, 0.0)]])
     again = pickle.loads(pickle.dumps(made))
     assert again.contribution(users).values.tobytes() == made.contribution(users).values.tobytes()

@@ -25,16 +25,16 @@ def csv_file(folder, *rows, header="state,action,probability"):
     ("space", "text", "words"),
     [(NAMED, "always treat", "always treat"), (NUMBERED, "always 1", "always 1")],
 )
-def test_always_one_action_by_label_or_by_number(space, text, words):
-    made = read_target(text, space)
-    assert made.words == words
-    np.testing.assert_array_equal(made.probabilities, [[[0, 1], [0, 1]]])
+def test_one_action_is_read_by_its_label_or_its_number(space, text, words):
+    target = read_target(text, space)
+    assert target.words == words
+    np.testing.assert_array_equal(target.probabilities, [[[0, 1], [0, 1]]])
 
 
-def test_a_table_of_probabilities_by_label(tmp_path):
+def test_a_csv_of_probabilities_is_read_by_label(tmp_path):
     rows = ["mild,wait,0.25", "severe,treat,1", "mild,treat,0.75"]
-    made = read_target(csv_file(tmp_path, *rows), NAMED)
-    np.testing.assert_allclose(made.probabilities, [[[0.25, 0.75], [0, 1]]])
+    target = read_target(csv_file(tmp_path, *rows), NAMED)
+    np.testing.assert_allclose(target.probabilities, [[[0.25, 0.75], [0, 1]]])
     header = "probability, action, state"
     other = csv_file(tmp_path, "1,1,0", "1,0,1", header=header)
     np.testing.assert_array_equal(read_target(other, NUMBERED).probabilities, [[[0, 1], [1, 0]]])
@@ -53,8 +53,8 @@ def learned_policy(folder, states, actions, weights):
 def test_the_policy_of_learn_is_read_by_its_labels(tmp_path):
     learned_policy(tmp_path, ("severe", "mild"), ("treat", "wait"), [[0.9, 0.1], [0.2, 0.8]])
     for path in (tmp_path, tmp_path / "policy.json"):
-        made = read_target(path, NAMED)
-        np.testing.assert_allclose(made.probabilities, [[[0.8, 0.2], [0.1, 0.9]]])
+        target = read_target(path, NAMED)
+        np.testing.assert_allclose(target.probabilities, [[[0.8, 0.2], [0.1, 0.9]]])
     plain = read_target(tmp_path / "policy.npz", NUMBERED)
     np.testing.assert_allclose(plain.probabilities, [[[0.9, 0.1], [0.2, 0.8]]])
 
