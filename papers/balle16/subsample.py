@@ -97,7 +97,7 @@ class Subsample(Estimator):
         The choice must not depend on how users fall into blocks.
         """
         privacy = sums.privacy
-        users, total = self._choose_users(sums.logs, privacy.delta, sums.source)  # type: ignore[arg-type]
+        users, total = self._choose(sums.logs, privacy.delta, sums.source)  # type: ignore[arg-type]
         delta_warning(users, privacy.delta)
         counts, returns, _ = self._statistic().bound.unpack(total.values)
         mean: Array = np.divide(returns, counts, out=np.zeros_like(returns), where=counts > 0)
@@ -108,7 +108,7 @@ class Subsample(Estimator):
             self.return_bound / 2 * (1 + mean), None, guarantee, None, 0.0, self.return_bound
         )
 
-    def _choose_users(
+    def _choose(
         self, logs: LogSource, share: float, source: FastSource | SecureSource
     ) -> tuple[int, Bounded]:
         statistic = self._statistic()
