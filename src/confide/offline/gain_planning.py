@@ -344,16 +344,11 @@ def counted_rows(
     """
     support = held.table.support
     S = support.states
-    pairs = S * held.table.actions
     taken = np.flatnonzero(probability > 0)
     groups = _group_rows(taken, probability, alone, held.table.actions, S)
     members = groups.members
-    number = members.shape[0]
     # The counts of the held-out users, and those that the learned model expects [row, s'].
-    all_counts = sparse.csr_matrix(
-        (held.counts, support.successors, support.indptr), shape=(pairs, S)
-    )
-    counts = (members @ all_counts).toarray()
+    counts = _counts_by_row(members, held)
     learned_visits = sparse.diags(np.maximum(model.visits.ravel(), 0.0))
     expected = (members @ learned_visits @ model.P).toarray()
     # Which rows have enough visits, and enough visits whose next state is known.
@@ -371,11 +366,8 @@ def counted_rows(
     corrected_visits = visits * (1 + (std / visits) ** 2)
     # A row of a terminal state has no cells, and nothing of it is known.
     cells = np.maximum(np.diff(support.indptr)[groups.first_member], 1).astype(float)
-    weights: sparse.csr_matrix = sparse.csr_matrix(
-        (groups.probability, (groups.state, np.arange(number))), shape=(S, number)
-    )
     return PolicyRows(
-        weights=weights,
+        weights=groups.weights(S),
         members=members,
         P=np.where(seen, counts, 0.0) / corrected_visits[:, None],
         seen=seen,
@@ -399,6 +391,21 @@ class _RowGroups:
     state: Ints
     first_member: Ints
     probability: Array
+
+    def weights(self, states: int) -> sparse.csr_matrix:
+        """The probability with which the policy takes a group in each state [s, group]."""
+        number = len(self.state)
+        places = (self.state, np.arange(number))
+        return sparse.csr_matrix((self.probability, places), shape=(states, number))
+
+
+def _counts_by_row(members: sparse.csr_matrix, held: Counted) -> Array:
+    """The noisy counts of groups of rows [group, s']."""
+    support = held.table.support
+    shape = (members.shape[1], support.states)
+    cells = sparse.csr_matrix((held.counts, support.successors, support.indptr), shape=shape)
+    counts: Array = (members @ cells).toarray()
+    return counts
 
 
 def _group_rows(

@@ -31,11 +31,11 @@ def given_source(rng: np.random.Generator | None, noise: NoiseSource | None) -> 
 
 
 def source_for(
-    noise: NoiseSource | None, privacy: Request, *, asked: str, lattice: bool
+    noise: NoiseSource | None, privacy: Request, *, release_name: str, lattice: bool
 ) -> NoiseSource:
     """The source that one release draws from.
 
-    `asked` names the release: fast noise is mixed with it.
+    Fast noise is mixed with the name of the release.
     """
     if noise is None:
         without_privacy = isinstance(privacy, NoPrivacy)
@@ -44,7 +44,7 @@ def source_for(
         raise InvalidParameter(
             f'noise must be a source, as noise_source("secure") is, got {type(noise).__name__}'
         )
-    return noise.for_release(asked) if isinstance(noise, FastSource) else noise
+    return noise.for_release(release_name) if isinstance(noise, FastSource) else noise
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,7 +123,7 @@ def release(
     # Fast noise is mixed with this name. Where a ledger is charged, the name is for this log alone.
     log_names = [] if budget is None else [*logs.assumptions, getattr(logs, "identity", "")]
     release_name = release_id(question.identity(), privacy, [*log_names, id or ""])
-    source = source_for(noise, privacy, asked=release_name, lattice=question.lattice)
+    source = source_for(noise, privacy, release_name=release_name, lattice=question.lattice)
     queries = question.queries(logs, privacy)
     loss = question.loss(privacy)
     # A ledger adds up what this release and others lose. Losses of Gaussian noise add up as roots
