@@ -187,8 +187,8 @@ def test_every_public_name_and_command_is_in_the_reference(site):
 
 
 WIDEST = """() => {
-  const scrolls = ".md-typeset__scrollwrap, .katex-display, pre, .highlight, .md-tabs,
-    [data-md-component=sidebar]";
+  const scrolls = ".md-typeset__scrollwrap, .katex, .katex-display, pre, .highlight, .md-tabs, "
+    + "[data-md-component=sidebar]";
   let widest = document.documentElement, edge = widest.scrollWidth;
   const visit = (e) => {
     const box = e.getBoundingClientRect();
