@@ -119,7 +119,8 @@ class OneUser:
         other = 2 if self.privacy.relation == "replace" else 99  # which does not exist
         states, actions = np.full(rows, 1 if world else other), np.full(rows, int(world))
         rewards = np.full(rows, 1e9 if world else -1e9)
-        log = in_memory(LoggedUsers(states, rewards, ends * rows, ends, np.ones(1, bool), actions))
+        users = LoggedUsers(states, rewards, ends * rows, ends, np.ones(1, bool), actions)
+        log = in_memory(users, max_steps=rows)
         return np.stack([self.seen(log, Scaled(FastSource(rng), self.factor)) for _ in range(runs)])
 
     def seen(self, log, noise):
