@@ -75,7 +75,7 @@ def looked_at(case: Case) -> tuple[int, float, float]:
     questions = (
         agent.released()
         .values[agent.algorithm.bound.size : -1]
-        .reshape(agent.asking.asked_steps, -1)
+        .reshape(agent.algorithm.responses, -1)
     )
     return agent.switches, agent.noise_level.std, float(questions[0, -1])
 
