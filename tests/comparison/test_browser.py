@@ -90,10 +90,11 @@ def place(page, panel, name, share=0.8):
         """([panel, name, share]) => {
           const div = document.getElementById(panel);
           div.scrollIntoView({ block: "center" });
-          const line = [...div.querySelectorAll("[data-name]")].find((one) => one.dataset.name
-            === name).querySelector(".line, line");
-          const at = line.getPointAtLength(share *
-            line.getTotalLength()).matrixTransform(line.getScreenCTM());
+          const curves = [...div.querySelectorAll("[data-name]")];
+          const curve = curves.find((one) => one.dataset.name === name);
+          const line = curve.querySelector(".line, line");
+          const point = line.getPointAtLength(share * line.getTotalLength());
+          const at = point.matrixTransform(line.getScreenCTM());
           return [at.x, at.y];
         }""",
         [panel, name, share],
@@ -110,10 +111,12 @@ def seen_on(page, screen):
     until(page, SETTLED)
 
 
-WIDEST = """() => Math.max(document.documentElement.scrollWidth,
-...[...document.querySelectorAll("main *")]
-  .filter((e) => !e.closest(".scroll, .chart, pre, svg, dialog")).map((e) =>
-  e.getBoundingClientRect().right))"""
+WIDEST = """() => Math.max(
+  document.documentElement.scrollWidth,
+  ...[...document.querySelectorAll("main *")]
+    .filter((e) => !e.closest(".scroll, .chart, pre, svg, dialog"))
+    .map((e) => e.getBoundingClientRect().right)
+)"""
 
 
 @pytest.mark.parametrize(
@@ -488,19 +491,18 @@ def test_without_a_clipboard_the_text_is_selected(study, made_up):
 WEAK = """() => {
   const rgb = (text) => text.match(/[\\d.]+/g).map(Number);
   const linear = (c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
-  const luminance = ([r, g, b]) => 0.2126 * linear(r / 255) + 0.7152 * linear(g / 255) + 0.0722 *
-    linear(b / 255);
+  const luminance = ([r, g, b]) =>
+    0.2126 * linear(r / 255) + 0.7152 * linear(g / 255) + 0.0722 * linear(b / 255);
   const behind = (e) => {
     const colour = rgb(getComputedStyle(e).backgroundColor);
     return colour[3] === 0 && e.parentElement ? behind(e.parentElement) : colour;
   };
   const contrast = (a, b) => (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-  const said = (e) => [...e.childNodes].some((node) => node.nodeType === 3 &&
-    node.textContent.trim());
-  return [...document.querySelectorAll("main *")].filter((e) => said(e) && !e.closest("svg,
-    .chart"))
-    .map((e) => [e.textContent.slice(0, 40), contrast(luminance(rgb(getComputedStyle(e).color)),
-      luminance(behind(e)))]);
+  const isText = (node) => node.nodeType === 3 && node.textContent.trim();
+  const hasText = (e) => [...e.childNodes].some(isText) && !e.closest("svg, .chart");
+  const ink = (e) => luminance(rgb(getComputedStyle(e).color));
+  return [...document.querySelectorAll("main *")].filter(hasText)
+    .map((e) => [e.textContent.slice(0, 40), contrast(ink(e), luminance(behind(e)))]);
 }"""
 
 
