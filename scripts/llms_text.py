@@ -14,8 +14,8 @@ DOCS = ROOT / "docs"
 INTRODUCTION = """# confide
 
 > confide is a Python library, command line and service for differentially private reinforcement
-> learning. It learns and evaluates decision policies from people's data, with a proved limit on what
-> its publications reveal about any one person.
+> learning. It learns and evaluates decision policies from people's data, with a proved limit on
+> what its publications reveal about any one person.
 
 Links are to the Markdown sources of the pages.
 """
