@@ -25,9 +25,12 @@ from record import record
 
 ROOT = Path(__file__).parent.parent
 README = re.sub(r"\\\n *", "", (ROOT / "README.md").read_text())
-INSTALL, *START = (
-    line.split(" #")[0].strip() for line in README.split("```sh\n")[1].split("```")[0].splitlines()
+# The first block of the README installs the wheel, and the second one runs the first command.
+INSTALL_BLOCK, START_BLOCK = (
+    block.split("```")[0].splitlines() for block in README.split("```sh\n")[1:3]
 )
+INSTALL = INSTALL_BLOCK[0].split(" #")[0].strip()
+START = [line.split(" #")[0].strip() for line in START_BLOCK]
 ANALYST = re.findall(r"^\$ (.*)", README.split("## A log")[1].split("## ")[0], re.MULTILINE)
 # The port of the demonstration.
 FREE = 18930
@@ -90,7 +93,7 @@ TRIED = {
     "core": [
         "confide --version",
         *START,
-        "confide verify run/ucrl-vtr-joint-eps1-delta1e-05/seed-0/certificate.json",
+        "confide verify run/likelihood-vi-joint-eps1-delta1e-05/seed-0/certificate.json",
         "confide doctor",
     ],
     "report": [*START, "test -s run/report.html"],
