@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import sparse
 
 from confide.offline import _row_kernels, row_planning
-from confide.offline.row_planning import rows_of, simplex, visits_of
+from confide.offline.gain_planning import _draw_next_states
+from confide.offline.row_planning import moves_of, rows_of, simplex, visits_of
 from confide.tables.support_features import support_of
 
 S, A = 12, 3
@@ -145,3 +147,20 @@ def test_the_projection_is_the_nearest_point():
     others = 2 * rng.dirichlet(np.ones(6), size=2000)
     assert np.linalg.norm(nearest - counts) <= np.linalg.norm(others - counts, axis=1).min() + 1e-12
     assert simplex(-np.ones(4)).tolist() == [0.25] * 4
+
+
+def test_noise_that_leaves_no_visit_leaves_finite_moves():
+    """Otherwise whether a release fails after the charge would depend on its noise."""
+    support = support_of(None, layers=1, states=2, actions=1, terminal=None)
+    visits = np.array([-3.0, -0.5])
+    moves, stds = moves_of(np.array([1e4, -2e4]), visits, np.ones(2), 1e4, support)
+    assert np.isfinite(moves).all() and np.isfinite(stds).all()
+
+
+def test_trajectories_stop_in_a_model_without_cells():
+    no_cells = sparse.csr_matrix((2, 2))
+    start = np.array([0, 1, 0])
+    alive, state = _draw_next_states(
+        no_cells, np.zeros(1), start, np.ones(3, bool), start, np.random.default_rng(0)
+    )
+    assert not alive.any() and (state == start).all()

@@ -217,8 +217,11 @@ def _draw_next_states(
 ) -> tuple[Bools, Ints]:
     """Which trajectories go on, and their next states.
 
-    Trajectories whose row has no cells stop where they are.
+    Trajectories whose row has no cells stop where they are. In a model that noise has left without
+    any cell, all of them do.
     """
+    if not P.nnz:
+        return np.zeros(len(row), bool), state
     first = P.indptr[row]
     last = P.indptr[row + 1]
     # One row is an interval of the running sum of all cells.

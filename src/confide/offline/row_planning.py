@@ -331,8 +331,12 @@ def moves_of(
     difference = np.where(open_rows, cuts - share * positive_visits, 0.0)
     chance = np.where(open_rows, noise**2 + share * (1 - share) * positive_visits, 0.0)
     # What is left is the variance of the shares themselves, by the method of moments.
-    squares = max(float((positive_visits**2).sum()), _TINY)
-    share_variance = max(float((difference**2 - chance).sum()) / squares, 0.0)
+    # Noise may leave no visit at all. Then no share can differ, and nothing is divided by zero:
+    # a release must not fail after the charge because of its noise.
+    squares = float((positive_visits**2).sum())
+    share_variance = 0.0
+    if squares > 0.0:
+        share_variance = max(float((difference**2 - chance).sum()) / squares, 0.0)
     row_variance = share_variance * positive_visits**2
     trust = np.where(open_rows, row_variance / np.maximum(row_variance + chance, _TINY), 0.0)
     cut = np.clip(share * positive_visits + trust * difference, 0.0, positive_visits)
