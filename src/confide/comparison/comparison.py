@@ -109,6 +109,8 @@ class Comparison:
         from confide.report.picture import draw
 
         kinds = [what] if isinstance(what, str) else listed("what", what, str)
+        if not kinds:
+            raise InvalidParameter("what must name at least one figure, got none of them")
         charts = side_by_side(self.restrict(problems, agents), kinds, epsilons)
         if not columns and len(kinds) > 1:
             columns = len(kinds)

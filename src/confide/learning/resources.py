@@ -1,6 +1,6 @@
 """What a learner needs in memory and time, computed from sizes alone.
 
-Nothing of the problem's size is allocated for it. All numbers are measured (docs/benchmarks/memory)
+Nothing of the problem's size is allocated for it. All numbers are measured (benchmarks/results/memory.md)
 and only decide whether a run is refused in advance.
 """
 
