@@ -1,8 +1,7 @@
 """What a learner needs in memory and time, computed from sizes alone.
 
 Nothing of the problem's size is allocated for it. All numbers are measured
-(benchmarks/results/memory.md)
-and only decide whether a run is refused in advance.
+(benchmarks/results/memory.md), and only decide whether a run is refused in advance.
 """
 
 from dataclasses import dataclass
